@@ -1,0 +1,87 @@
+"""Ways of counting: each is a pure module that plans one row change and judges what came of it.
+
+An algorithm is a module in this folder, found by its name, with four functions:
+
+``check(policy)``
+    raises ``ValueError`` where the policy asks for what the algorithm does not have;
+``span(policy, now, zone)``
+    the row that an instant belongs to, as a ``Span``;
+``plan(policy, span, cost, now)``
+    the row change that takes ``cost`` units, as a ``Plan``;
+``judge(policy, span, cost, now, count)``
+    what a row that holds ``count`` means for a call of that cost, as a ``Verdict``.
+
+``now`` and every instant are integer microseconds since the Unix epoch, ``zone`` is the time zone
+of calendar windows. Nothing here reads a clock, a setting or a database.
+"""
+
+import dataclasses
+import datetime
+import functools
+import importlib
+import pkgutil
+import typing
+
+if typing.TYPE_CHECKING:
+    from ratelimit_app.policy import Policy
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Span:
+    """Which row an instant belongs to: its ``window_start``, its end, and when it may be pruned."""
+
+    start: int
+    end: int
+    expires_at: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """One conditional row change.
+
+    ``count`` becomes ``max(count, floor) + amount``, only if that is at most ``ceiling``;
+    otherwise the row stays as it is.
+    """
+
+    floor: int
+    amount: int
+    ceiling: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a row means: units used and left, and the microseconds to wait.
+
+    ``reset_after`` is until the full quota is there again, ``retry_after`` until the cost fits:
+    0 when it fits now, ``None`` when it never will.
+    """
+
+    used: int
+    remaining: int
+    reset_after: int
+    retry_after: int | None
+
+
+class Algorithm(typing.Protocol):
+    """The functions that a module in this folder has."""
+
+    def check(self, policy: "Policy", /) -> None: ...
+
+    def span(self, policy: "Policy", now: int, zone: datetime.tzinfo, /) -> Span: ...
+
+    def plan(self, policy: "Policy", span: Span, cost: int, now: int, /) -> Plan: ...
+
+    def judge(self, policy: "Policy", span: Span, cost: int, now: int, count: int, /) -> Verdict: ...
+
+
+def names() -> list[str]:
+    """List the algorithms: the names of the modules in this folder."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+@functools.cache
+def load(name: str) -> Algorithm:
+    """Return the algorithm of that name; raise ``ValueError`` where there is none."""
+    if name not in names():
+        raise ValueError(f"algorithm: unknown {name!r} (have: {', '.join(names())})")
+    return typing.cast(Algorithm, importlib.import_module(f"{__name__}.{name}"))

@@ -1,0 +1,79 @@
+"""Rows in memory that are moved as a store moves them, to try an algorithm without a database."""
+
+import datetime
+from collections.abc import Sequence
+
+from ratelimit_app import algorithms, windows
+from ratelimit_app.decision import Decision, combine
+from ratelimit_app.policy import Policy
+
+
+class Bench:
+    """One key's rows, one or more for each policy."""
+
+    def __init__(self, *, count_denied: bool = False, zone: datetime.tzinfo = datetime.timezone.utc) -> None:
+        self.count_denied = count_denied
+        self.zone = zone
+        self.rows: dict[tuple[Policy, int], int] = {}
+        self.expiry: dict[tuple[Policy, int], int] = {}
+
+    def consume(self, policies: Sequence[Policy], now: int, cost: int = 1) -> Decision:
+        """Take the cost from all of the policies or from none, at an instant in microseconds."""
+        fits = [self._fits(policy, now, cost) for policy in policies]
+        for policy, fit in zip(policies, fits, strict=True):
+            if all(fits) or (self.count_denied and not fit):
+                self._move(policy, now, cost)
+        return self._judge(policies, now, cost, fits)
+
+    def peek(self, policies: Sequence[Policy], now: int, cost: int = 1) -> Decision:
+        """Tell what ``consume`` would answer."""
+        return self._judge(policies, now, cost, [self._fits(policy, now, cost) for policy in policies])
+
+    def prune(self, now: int) -> None:
+        """Forget the rows that have expired by an instant."""
+        for row in [row for row, expires_at in self.expiry.items() if expires_at <= now]:
+            del self.rows[row], self.expiry[row]
+
+    def _fits(self, policy: Policy, now: int, cost: int) -> bool:
+        plan = self._plan(policy, now, cost)
+        return max(self._count(policy, now), plan.floor) + plan.amount <= plan.ceiling
+
+    def _move(self, policy: Policy, now: int, cost: int) -> None:
+        span, plan = self._span(policy, now), self._plan(policy, now, cost)
+        row = policy, span.start
+        self.rows[row] = max(self._count(policy, now), plan.floor) + plan.amount
+        self.expiry[row] = max(self.expiry.get(row, span.expires_at), span.expires_at)
+
+    def _judge(self, policies: Sequence[Policy], now: int, cost: int, fits: list[bool]) -> Decision:
+        return combine(
+            [self._decision(policy, now, cost, fit) for policy, fit in zip(policies, fits, strict=True)]
+        )
+
+    def _decision(self, policy: Policy, now: int, cost: int, fits: bool) -> Decision:
+        verdict = self.verdict(policy, now, cost)
+        wait = None if verdict.retry_after is None else windows.to_seconds(verdict.retry_after)
+        return Decision(
+            allowed=fits,
+            limit=policy.name,
+            key="k",
+            cost=cost,
+            quota=policy.quota,
+            remaining=verdict.remaining,
+            reset_after=windows.to_seconds(verdict.reset_after),
+            retry_after=0.0 if fits else wait,
+            used=verdict.used,
+        )
+
+    def verdict(self, policy: Policy, now: int, cost: int = 1) -> algorithms.Verdict:
+        """Let the algorithm judge the row as it is."""
+        count = self._count(policy, now)
+        return algorithms.load(policy.algorithm).judge(policy, self._span(policy, now), cost, now, count)
+
+    def _count(self, policy: Policy, now: int) -> int:
+        return self.rows.get((policy, self._span(policy, now).start), 0)
+
+    def _plan(self, policy: Policy, now: int, cost: int) -> algorithms.Plan:
+        return algorithms.load(policy.algorithm).plan(policy, self._span(policy, now), cost, now)
+
+    def _span(self, policy: Policy, now: int) -> algorithms.Span:
+        return algorithms.load(policy.algorithm).span(policy, now, self.zone)

@@ -1,0 +1,115 @@
+"""Published sequences as step tables, to be run on the bare algorithms and through every store."""
+
+import dataclasses
+
+
+class Peek(int):
+    """A cost that is only asked for, not taken."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Steps ``(at, cost, allowed, remaining, retry_after)`` on one key, in seconds.
+
+    ``rates`` are the limits that all of the steps meet, as one decision; ``retry_after`` is ``None``
+    where waiting never helps.
+    """
+
+    rates: tuple[str, ...]
+    steps: list[tuple[float, int, bool, int, float | None]]
+    algorithm: str = "fixed_window"
+
+
+FIXED_WINDOW = {
+    "DRF: a fourth call": Table(
+        ("3/min",),
+        [(0, 1, True, 2, 0), (0, 1, True, 1, 0), (0, 1, True, 0, 0), (0, 1, False, 0, 60)],
+    ),
+    "DRF: every 20 s": Table(
+        ("3/min",),
+        [
+            (0, 1, True, 2, 0),
+            (20, 1, True, 1, 0),
+            (40, 1, True, 0, 0),
+            (60, 1, True, 2, 0),
+            (80, 1, True, 1, 0),
+        ],
+    ),
+    "throttled-py: mixed costs": Table(
+        ("5/min",),
+        [
+            (0, Peek(1), True, 5, 0),
+            (0, 1, True, 4, 0),
+            (0, 4, True, 0, 0),
+            (0, 4, False, 0, 60),
+            (0, Peek(1), False, 0, 60),
+        ],
+    ),
+    "limits: a cost that never fits takes nothing": Table(
+        ("10 per 2 min",),
+        [
+            (0, 11, False, 10, None),
+            (0, 5, True, 5, 0),
+            (0, Peek(6), False, 5, 120),
+            (0, 6, False, 5, 120),
+            (0, 5, True, 0, 0),
+            (0, 11, False, 0, None),
+        ],
+    ),
+    "DRF: cost 9 twice under 10": Table(
+        ("10/min",), [(0, 9, True, 1, 0), (0, 9, False, 1, 60), (0, 1, True, 0, 0)]
+    ),
+    "Symfony: every 5 s": Table(
+        ("10/60s",),
+        [(5 * i, 1, True, 9 - i, 0) for i in range(9)]
+        + [(45, 1, True, 0, 0), (45, 1, False, 0, 15), (50, 1, False, 0, 10), (59.5, 1, False, 0, 0.5)]
+        + [(60, 1, True, 9, 0)],
+    ),
+    "the wait at the end of a window": Table(
+        ("1/min",),
+        [
+            (0, 1, True, 0, 0),
+            (0, 1, False, 0, 60),
+            (58.2, 1, False, 0, 1.8),
+            (59.3, 1, False, 0, 0.7),
+            (59.999, 1, False, 0, 0.001),
+            (60, 1, True, 0, 0),
+        ],
+    ),
+    "refused calls do not move the window": Table(
+        ("1/min",),
+        [(0, 1, True, 0, 0)]
+        + [(at, 1, False, 0, 60 - at) for at in (10, 20, 30, 40, 50)]
+        + [(60, 1, True, 0, 0)],
+    ),
+    "several: DRF 3/s and 6/min": Table(
+        ("3/s", "6/min"),
+        [
+            (0, 1, True, 2, 0),
+            (0, 1, True, 1, 0),
+            (0, 1, True, 0, 0),
+            (0, 1, False, 0, 1),
+            (1, 1, True, 2, 0),
+            (1, 1, True, 1, 0),
+            (1, 1, True, 0, 0),
+            (1, 1, False, 0, 59),
+            (2, 1, False, 0, 58),
+        ],
+    ),
+    "several: Symfony 4/1 s, 8/10 s and 16/30 s": Table(
+        ("4/1s", "8/10s", "16/30s"),
+        [
+            (0, 4, True, 0, 0),
+            (0, 1, False, 0, 1),
+            (1, 3, True, 1, 0),
+            (1, 1, True, 0, 0),
+            (1, 1, False, 0, 9),
+        ],
+    ),
+    "several: one that never fits": Table(
+        ("2/s", "9/min"),
+        [(0, 3, False, 2, None), (0, 2, True, 0, 0), (0, 3, False, 0, None), (1, 2, True, 0, 0)],
+    ),
+}
+
+ALL = FIXED_WINDOW
