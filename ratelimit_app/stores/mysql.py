@@ -1,0 +1,66 @@
+"""Counters in MariaDB (10.6 or newer) and MySQL (8.0 or newer)."""
+
+from django.db import DatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from ratelimit_app.stores.base import Store
+from ratelimit_app.stores.committing import in_transaction
+from ratelimit_app.stores.rows import Advance, Outcome
+
+#: Above the 63 bits of any count: marks a row that stayed as it was.
+_REFUSED = 1 << 63
+
+# ``LAST_INSERT_ID(x)`` is x, and sends it along with the answer: MySQL has no RETURNING. Assignments are
+# made in the order written, each seeing those before it: ``count`` comes last. The inner IF changes
+# nothing either way: it is there to send the count that was met, marked as refused.
+_ADVANCE = """
+INSERT INTO ratelimit_app_counter (`key`, window_start, count, expires_at)
+VALUES (%(key)s, %(window_start)s, LAST_INSERT_ID(%(first)s), %(expires_at)s)
+ON DUPLICATE KEY UPDATE
+expires_at = IF(
+    GREATEST(count, %(floor)s) + %(amount)s <= %(highest)s,
+    GREATEST(expires_at, %(expires_at)s),
+    expires_at
+),
+count = IF(
+    GREATEST(count, %(floor)s) + %(amount)s <= %(highest)s,
+    LAST_INSERT_ID(GREATEST(count, %(floor)s) + %(amount)s),
+    IF(LAST_INSERT_ID(count | %(refused)s) = 0, count, count)
+)
+"""
+_LOCK_EXPIRED = """
+SELECT `key`, window_start FROM ratelimit_app_counter
+WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
+"""
+_DELETE = "DELETE FROM ratelimit_app_counter WHERE `key` = %s AND window_start = %s"
+_SERVER_TIME = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+#: ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK, ER_CHECKREAD
+_CONTENTION = {1205, 1213, 1020}
+
+
+class VendorStore(Store):
+    def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
+        with connection.cursor() as cursor:
+            cursor.execute(_ADVANCE, {**advance.params, "refused": _REFUSED})
+            answer = cursor.lastrowid
+        if answer & _REFUSED:
+            return Outcome(False, answer ^ _REFUSED)
+        return Outcome(answer <= advance.ceiling, answer)
+
+    def send_prune(self, connection: BaseDatabaseWrapper, now: int, batch_size: int) -> int:
+        # DELETE knows no SKIP LOCKED, and would meet the rows of live requests in another order.
+        def delete() -> tuple[bool, int]:
+            with connection.cursor() as cursor:
+                cursor.execute(_LOCK_EXPIRED, [now, batch_size])
+                expired = cursor.fetchall()
+                cursor.executemany(_DELETE, expired)
+            return True, len(expired)
+
+        return in_transaction(connection, delete)
+
+    def server_time(self) -> int:
+        return int(self.fetch_all(_SERVER_TIME)[0][0])
+
+    def is_contention(self, error: DatabaseError) -> bool:
+        return bool(error.args) and error.args[0] in _CONTENTION

@@ -1,0 +1,59 @@
+"""Counters in PostgreSQL."""
+
+from django.db import DatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from ratelimit_app.stores.base import Store
+from ratelimit_app.stores.rows import Advance, Outcome
+
+# The second SELECT brings the count of a row that stayed as it was, in the same round trip.
+_ADVANCE = """
+WITH moved AS (
+    INSERT INTO ratelimit_app_counter AS c (key, window_start, count, expires_at)
+    VALUES (%(key)s, %(window_start)s, %(first)s, %(expires_at)s)
+    ON CONFLICT (key, window_start) DO UPDATE
+    SET count = greatest(c.count, %(floor)s) + %(amount)s,
+        expires_at = greatest(c.expires_at, excluded.expires_at)
+    WHERE greatest(c.count, %(floor)s) + %(amount)s <= %(highest)s
+    RETURNING c.count
+)
+SELECT true, count FROM moved
+UNION ALL
+SELECT false, count FROM ratelimit_app_counter
+WHERE key = %(key)s AND window_start = %(window_start)s AND NOT EXISTS (SELECT FROM moved)
+"""
+_PRUNE = """
+DELETE FROM ratelimit_app_counter WHERE (key, window_start) IN (
+    SELECT key, window_start FROM ratelimit_app_counter
+    WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""
+_SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+#: serialization_failure, deadlock_detected, lock_not_available
+_CONTENTION = {"40001", "40P01", "55P03"}
+
+
+class VendorStore(Store):
+    def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
+        with connection.cursor() as cursor:
+            while True:
+                cursor.execute(_ADVANCE, advance.params)
+                moved, count = cursor.fetchone() or (False, 0)
+                if moved:
+                    return Outcome(count <= advance.ceiling, count)
+                if not advance.fits(count):
+                    return Outcome(False, count)
+                # The refusal saw a row that was changed after the statement had begun, and its
+                # count is from before that, when there was room: ask anew.
+
+    def send_prune(self, connection: BaseDatabaseWrapper, now: int, batch_size: int) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(_PRUNE, [now, batch_size])
+            return int(cursor.rowcount)
+
+    def server_time(self) -> int:
+        return int(self.fetch_all(_SERVER_TIME)[0][0])
+
+    def is_contention(self, error: DatabaseError) -> bool:
+        return getattr(error.__cause__, "sqlstate", None) in _CONTENTION

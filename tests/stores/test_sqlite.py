@@ -1,0 +1,46 @@
+import sqlite3
+
+import pytest
+from django.db import connections, transaction
+
+from ratelimit_app.stores import Outcome
+from tests.stores.contract import ALIAS, StoreContract, advance, counts
+
+
+class TestSQLite(StoreContract):
+    statements_when_refused = 2
+
+    def never_wait(self, connection):
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout = 0")
+
+    def explain(self, sql):
+        with connections[ALIAS].cursor() as cursor:
+            cursor.execute("ANALYZE")
+            cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+            return str(cursor.fetchall())
+
+    @pytest.mark.django_db(transaction=True)
+    def test_count_goes_back_with_the_callers_transaction_on_the_same_file(self, store):
+        with transaction.atomic(using=ALIAS):
+            store.advance_all([advance("k"), advance("l")])
+            assert counts() == {"k": 1, "l": 1}
+            transaction.set_rollback(True, using=ALIAS)
+        assert counts() == {}
+
+    @pytest.mark.django_db(transaction=True)
+    def test_caller_that_has_written_can_still_count(self, store):
+        with transaction.atomic(using=ALIAS):
+            assert store.advance(advance()).fits
+            assert store.advance_all([advance("k"), advance("l")]) == [Outcome(True, 2), Outcome(True, 1)]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_statement_leaves_no_lock_behind(self, store):
+        store.advance(advance())
+        other = sqlite3.connect(connections[ALIAS].settings_dict["NAME"], timeout=0, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+        other.close()
+
+    def test_there_is_no_clock_but_the_local_one(self, store):
+        assert not store.has_clock
