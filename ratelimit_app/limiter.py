@@ -1,0 +1,185 @@
+"""The heart: an algorithm plans a row change, the store applies it, the outcome is judged into a Decision.
+
+decision = limiter.consume("login", "ip:203.0.113.9")
+if not decision.allowed: ...  # try again in decision.retry_after seconds
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from django.db import Error
+
+from ratelimit_app import calls, clock, signals, snapshots
+from ratelimit_app.calls import Call
+from ratelimit_app.conf import conf
+from ratelimit_app.decision import Decision, combine
+from ratelimit_app.limits import LiveLimit, Snapshot
+from ratelimit_app.policy import Policy
+from ratelimit_app.reporting import report
+from ratelimit_app.stores import Advance, Outcome, Row, Store, store_for
+
+LimitLike = str | Policy | LiveLimit
+L = TypeVar("L", bound=LimitLike)
+T = TypeVar("T")
+
+Outcomes = dict[Row, Outcome]
+
+
+def consume(limit: LimitLike, key: str, *, cost: int | None = None) -> Decision:
+    """Take units of a limit for a key, if they are to be had.
+
+    ``limit`` is the name of a limit or a ``Policy``; ``key`` is any text that says who is limited;
+    ``cost`` is a whole number of units from 1 (by default the limit's own, which is 1 for a policy).
+    A refused call takes nothing, unless the limit counts refused calls too. A name that is not known
+    limits nothing. Raises ``ValueError`` for a key that is no text and a cost that is no such number.
+    """
+    return consume_all({limit: key}, cost=cost)
+
+
+def consume_all(keys: Mapping[L, str], *, cost: int | None = None) -> Decision:
+    """Take units of several limits at once: of all of them, or of none if one of them refuses.
+
+    ``keys`` says for each limit who is limited. The tightest limit speaks for all of them;
+    ``decisions`` holds what each of them says. Raises ``ValueError`` as ``consume`` does, for no
+    limit at all, and for two policies that would share a counter.
+    """
+    decision = _decide(keys, cost, _take)
+    for part in decision.parts:
+        if part.over_quota:
+            signals.over_quota.send_robust(sender=part.limit, decision=part)
+    return decision
+
+
+def peek(limit: LimitLike, key: str, *, cost: int | None = None) -> Decision:
+    """Tell whether ``consume`` would be allowed now, and what is left. Takes nothing and writes nothing."""
+    return peek_all({limit: key}, cost=cost)
+
+
+def peek_all(keys: Mapping[L, str], *, cost: int | None = None) -> Decision:
+    """Tell what ``consume_all`` would answer now, by one query. Takes nothing and writes nothing."""
+    return _decide(keys, cost, _look)
+
+
+def refund(limit: LimitLike, key: str, *, cost: int | None = None) -> None:
+    """Give units back to the window that is running, until none are used."""
+    if call := _plan({limit: key}, cost)[0]:
+        row, amount = call.row, call.advance.amount
+        _ask(lambda store: store.refund(row, amount))
+
+
+def reset(limit: LimitLike, key: str) -> None:
+    """Forget what a key has used of a limit."""
+    if call := _plan({limit: key}, None)[0]:
+        row = call.row
+        _ask(lambda store: store.reset(row.key))
+
+
+def current_limits() -> Snapshot:
+    """Return the limits that are in force now."""
+    return snapshots.current(now())
+
+
+def now() -> int:
+    """Return the instant in microseconds since the epoch, by the clock that all hosts agree on."""
+    if conf.clock == "database" and store_for(conf.database).has_clock:
+        _ask(lambda store: clock.follow(store.server_time))
+    else:
+        clock.follow_local()
+    return clock.now()
+
+
+def _decide(keys: Mapping[L, str], cost: int | None, ask: Callable[[Sequence[Call]], Outcomes]) -> Decision:
+    if not keys:
+        raise ValueError("keys: at least one limit")
+    planned = _plan(keys, cost)
+    outcomes = ask([call for call in planned if call])
+    decisions = []
+    for (limit, key), call in zip(keys.items(), planned, strict=True):
+        if call and call.row in outcomes:
+            decisions.append(calls.judge(call, outcomes[call.row]))
+        else:
+            decisions.append(_uncounted(limit, key, call.cost if call else cost))
+    return combine(decisions)
+
+
+def _uncounted(limit: LimitLike, key: str, cost: int | None) -> Decision:
+    """Allow a call that no limit applies to, or that the database could not count."""
+    return Decision(
+        allowed=True, limit=limit if isinstance(limit, str) else limit.name, key=key, cost=cost or 1
+    )
+
+
+def _plan(keys: Mapping[L, str], cost: int | None) -> list[Call | None]:
+    """Plan a call for each limit, ``None`` where there is no such limit or it is off."""
+    for key in keys.values():
+        if not isinstance(key, str):
+            raise ValueError(f"key: a text, got {key!r}")
+    if cost is not None and (type(cost) is not int or cost < 1):
+        raise ValueError(f"cost: a whole number of units from 1, got {cost!r}")
+    if not conf.enable:
+        return [None] * len(keys)
+    instant = now()
+    found = zip(_find(keys, instant), keys.values(), strict=True)
+    planned = [calls.plan(limit, key, cost or limit.cost, instant) if limit else None for limit, key in found]
+    rows = [call.row for call in planned if call]
+    if len(set(rows)) < len(rows):
+        raise ValueError("keys: two policies of one name and window share a counter, give them two names")
+    return planned
+
+
+def _find(limits: Iterable[L], instant: int) -> list[LiveLimit | None]:
+    """Look up the limits that are called by name, all of them in one snapshot."""
+    limits = list(limits)
+    snapshot = snapshots.current(instant) if any(isinstance(limit, str) for limit in limits) else None
+    return [_in_the_flesh(limit, snapshot) for limit in limits]
+
+
+def _in_the_flesh(limit: LimitLike, snapshot: Snapshot | None) -> LiveLimit | None:
+    if isinstance(limit, LiveLimit):
+        return limit
+    if isinstance(limit, Policy):
+        return LiveLimit(limit, space=f"{limit.name}@policy")
+    return snapshot.find(limit) if snapshot else None
+
+
+def _take(planned: Sequence[Call]) -> Outcomes:
+    """Move the rows of all limits, or of none; limits in shadow mode have no say in it."""
+    enforced = [call.advance for call in planned if not call.limit.is_shadow]
+    shadows = [call for call in planned if call.limit.is_shadow]
+    taken = _ask(lambda store: store.advance_all(enforced))
+    if taken is None:
+        return {}
+    outcomes = dict(zip([advance.row for advance in enforced], taken, strict=True))
+    if not all(outcome.fits for outcome in taken):
+        return outcomes | _look(shadows)
+    for call in shadows:
+        if outcome := _take_one(call.advance):
+            outcomes[call.row] = outcome
+    return outcomes
+
+
+def _take_one(advance: Advance) -> Outcome | None:
+    return _ask(lambda store: store.advance(advance))
+
+
+def _look(planned: Sequence[Call]) -> Outcomes:
+    return _ask(lambda store: store.look([call.advance for call in planned])) or {}
+
+
+def _ask(question: Callable[[Store], T]) -> T | None:
+    """Put a question to the store; where the database does not answer, report it and return ``None``.
+
+    A limiter must not stop the site, whatever error the database has: a call that cannot be counted
+    is allowed.
+    """
+    try:
+        return question(store_for(conf.database))
+    except Error:
+        report(
+            logging.ERROR,
+            "The counters on the database %r do not answer: calls are allowed uncounted",
+            conf.database,
+            exc_info=True,
+        )
+        return None
