@@ -1,0 +1,29 @@
+"""The app in a Django project."""
+
+from typing import Any
+
+from django.apps import AppConfig
+from django.core.signals import setting_changed
+from django.db.models.signals import post_delete, post_migrate, post_save
+
+
+class RateLimitConfig(AppConfig):
+    name = "ratelimit_app"
+    verbose_name = "Rate limits"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from ratelimit_app import checks, snapshots  # noqa: F401 (checks register themselves)
+        from ratelimit_app.models import Limit
+
+        post_save.connect(snapshots.edited, sender=Limit)
+        post_delete.connect(snapshots.edited, sender=Limit)
+        post_migrate.connect(snapshots.drop, sender=self)  # sent after a flush too
+        setting_changed.connect(_drop_snapshot)
+
+
+def _drop_snapshot(setting: str, **kwargs: Any) -> None:
+    from ratelimit_app import snapshots
+
+    if setting.startswith("RATELIMIT_") or setting in {"TIME_ZONE", "SECRET_KEY"}:
+        snapshots.drop()

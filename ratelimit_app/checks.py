@@ -1,0 +1,131 @@
+"""System checks: what ``manage.py check`` says of the settings, each with an id of its own."""
+
+import math
+import zoneinfo
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.core import checks
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from ratelimit_app import headers
+from ratelimit_app.conf import conf
+from ratelimit_app.limits import declared
+from ratelimit_app.stores import database_of, has_store
+
+CLOCKS = ("database", "local")
+
+
+def check_enable() -> None:
+    if not isinstance(conf.enable, bool):
+        raise ValueError(f"True or False, got {conf.enable!r}")
+
+
+def check_database() -> None:
+    alias = conf.database
+    if alias not in connections:
+        raise ValueError(f"unknown alias {alias!r} (have: {', '.join(connections)})")
+    vendor = connections[alias].vendor
+    if not has_store(vendor):
+        raise ValueError(f"no store for the vendor {vendor!r}")
+
+
+def check_time_zone() -> None:
+    try:
+        _ = conf.time_zone
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+        raise ValueError(f"the name of a time zone such as 'Europe/Paris' ({error})") from error
+
+
+def check_refresh() -> None:
+    _check_seconds(conf.refresh)
+
+
+def check_timeout() -> None:
+    _check_seconds(conf.timeout)
+
+
+def check_clock() -> None:
+    if conf.clock not in CLOCKS:
+        raise ValueError(f"unknown clock {conf.clock!r} (have: {', '.join(CLOCKS)})")
+
+
+def check_ipv6_prefix() -> None:
+    if type(conf.ipv6_prefix) is not int or not 1 <= conf.ipv6_prefix <= 128:
+        raise ValueError(f"a whole number of bits from 1 to 128, got {conf.ipv6_prefix!r}")
+
+
+def check_headers() -> None:
+    for name in _texts(conf.headers):
+        headers.load(name)
+
+
+def check_exempt() -> None:
+    _texts(conf.exempt)
+
+
+def check_limits() -> None:
+    if not isinstance(conf.limits, dict):
+        raise ValueError(f"a dictionary of limits by name, got {conf.limits!r}")
+    for name, spec in conf.limits.items():
+        try:
+            declared(name, spec).full_clean(exclude=["name"], validate_unique=False)
+        except Exception as error:  # whatever a developer wrote there
+            raise ValueError(f"{name!r}: {error}") from error
+
+
+#: The ids are for good: a new check takes the next number.
+SETTINGS: tuple[tuple[str, str, Callable[[], None]], ...] = (
+    ("E001", "DATABASE", check_database),
+    ("E002", "TIME_ZONE", check_time_zone),
+    ("E003", "REFRESH", check_refresh),
+    ("E004", "LIMITS", check_limits),
+    ("E005", "HEADERS", check_headers),
+    ("E006", "CLOCK", check_clock),
+    ("E007", "IPV6_PREFIX", check_ipv6_prefix),
+    ("E008", "TIMEOUT", check_timeout),
+    ("E009", "EXEMPT", check_exempt),
+    ("E010", "ENABLE", check_enable),
+)
+
+
+@checks.register()
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Report every setting that cannot be used."""
+    errors: list[checks.CheckMessage] = []
+    for number, name, check in SETTINGS:
+        try:
+            check()
+        except ValueError as error:
+            errors.append(checks.Error(f"RATELIMIT_{name}: {error}", id=f"ratelimit_app.{number}"))
+    return errors
+
+
+@checks.register()
+def check_sqlite_file(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Report counters that share a SQLite file with what the views write."""
+    if conf.database not in connections or connections[conf.database].vendor != "sqlite":
+        return []
+    if conf.database != DEFAULT_DB_ALIAS and database_of(conf.database) != database_of(DEFAULT_DB_ALIAS):
+        return []
+    return [
+        checks.Warning(
+            "The counters are in the same SQLite file as everything else: a view's transaction that "
+            "has written takes the count along, and back when it fails.",
+            hint="Give RATELIMIT_DATABASE an alias with a file of its own, and add "
+            "'ratelimit_app.routers.CounterRouter' to DATABASE_ROUTERS.",
+            id="ratelimit_app.W001",
+        )
+    ]
+
+
+def _check_seconds(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"a number of seconds from 0, got {value!r}")
+
+
+def _texts(value: object) -> Sequence[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"a list of texts, got {value!r}")
+    return value
