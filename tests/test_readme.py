@@ -1,0 +1,75 @@
+"""The README is true: its examples run, its answer is the answer, its settings are the settings."""
+
+import doctest
+import json
+import re
+from pathlib import Path
+
+import pytest
+from django.core.management import get_commands
+from django.test import RequestFactory
+from django.utils.module_loading import import_string
+from rest_framework.views import APIView
+
+from ratelimit_app import enforcement, responses
+from ratelimit_app.conf import Configuration
+from ratelimit_app.limits import declared
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.django_db
+def test_python_sessions_print_what_they_say():
+    sessions = "\n".join(block for block in blocks("python") if ">>>" in block)
+    test = doctest.DocTestParser().get_doctest(sessions, {}, "README", "README.md", 0)
+    report = []
+    assert test.examples
+    assert doctest.DocTestRunner().run(test, out=report.append).failed == 0, "".join(report)
+
+
+def test_settings_and_views_are_usable():
+    names = {"APIView": APIView, "DATABASES": {}, "BASE_DIR": Path("somewhere")}
+    for block in blocks("python"):
+        if ">>>" not in block:
+            exec(block, names)
+    for path in [*names["MIDDLEWARE"][:2], *names["DATABASE_ROUTERS"]]:
+        import_string(path)
+    for name, spec in names["RATELIMIT_LIMITS"].items():
+        declared(name, spec).full_clean(validate_unique=False)
+    view = names["Reports"]
+    assert {view.throttle_scope, *view.throttle_limits} <= set(names["RATELIMIT_LIMITS"])
+
+
+@pytest.mark.django_db
+def test_refusal_is_the_one_shown(clock):
+    clock.advance(45)
+    request = RequestFactory().post("/login/")
+    while (decision := enforcement.enforce_named(request, ["login"])) and decision.allowed:
+        request = RequestFactory().post("/login/")
+    response = responses.refusal(decision)
+    head, _, body = blocks("http")[0].partition("\n\n")
+    assert json.loads(response.content) == json.loads(body)
+    shown = dict(line.split(": ", 1) for line in head.splitlines()[1:])
+    assert {name: response[name] for name in shown} == shown
+
+
+def test_every_setting_is_listed():
+    listed = set(re.findall(r"^\| `RATELIMIT_([A-Z0-9_]+)`", README, re.MULTILINE))
+    assert listed == {
+        name.upper() for name, value in vars(Configuration).items() if isinstance(value, property)
+    }
+
+
+def test_every_module_in_the_diagram_exists():
+    diagram = README.partition("## How it is made")[2].partition("```")[2].partition("```")[0]
+    for module in re.findall(r"[a-z_/]+\.py", diagram):
+        assert list(Path("ratelimit_app").rglob(module)), module
+
+
+def test_every_command_that_is_shown_exists():
+    shown = set(re.findall(r"manage\.py ([a-z_]+)", README))
+    assert {"demo", "migrate", "check", "prune_ratelimits"} <= shown <= set(get_commands())
