@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from ratelimit_app.policy import Policy
+
 
 class Peek(int):
     """A cost that is only asked for, not taken."""
@@ -18,6 +20,11 @@ class Table:
     rates: tuple[str, ...]
     steps: list[tuple[float, int, bool, int, float | None]]
     algorithm: str = "fixed_window"
+    burst: int | None = None
+
+    @property
+    def policies(self) -> list[Policy]:
+        return [Policy.parse(rate, algorithm=self.algorithm, burst=self.burst) for rate in self.rates]
 
 
 FIXED_WINDOW = {
@@ -112,4 +119,36 @@ FIXED_WINDOW = {
     ),
 }
 
-ALL = FIXED_WINDOW
+TOKEN_BUCKET = {
+    "redis-cell: one a second, burst 5": Table(
+        ("1/s",),
+        [(0, 6, False, 5, None)]
+        + [(0, 1, True, left, 0) for left in (4, 3, 2, 1, 0)]
+        + [(0, 1, False, 0, 1), (3, 1, True, 2, 0), (3.1, 1, True, 1, 0), (4, 1, True, 1, 0)]
+        + [(8, 1, True, 4, 0), (9.5, 1, True, 4, 0), (9.5, Peek(1), True, 4, 0), (9.5, 2, True, 2, 0)]
+        + [(9.5, 5, False, 2, 3), (15, 6, False, 5, None)],
+        algorithm="token_bucket",
+        burst=5,
+    ),
+    "throttled-py: 60 a minute, burst 10": Table(
+        ("60/min",),
+        [
+            (0, Peek(1), True, 10, 0),
+            (0, 1, True, 9, 0),
+            (0, 10, False, 9, 1),
+            (1, 5, True, 5, 0),
+            (1, 8, False, 5, 3),
+            (1, 5, True, 0, 0),
+            (1, 1, False, 0, 1),
+        ],
+        algorithm="token_bucket",
+        burst=10,
+    ),
+    "bucket4j: 100 per 100 s, 70 left": Table(
+        ("100/100s",),
+        [(0, 30, True, 70, 0), (0, 80, False, 70, 10), (0, 120, False, 70, None)],
+        algorithm="token_bucket",
+    ),
+}
+
+ALL = FIXED_WINDOW | TOKEN_BUCKET

@@ -25,7 +25,7 @@ def admitted(bench, policy, seconds):
 
 @pytest.mark.parametrize("table", oracles.FIXED_WINDOW.values(), ids=oracles.FIXED_WINDOW)
 def test_steps_have_the_published_outcomes(table):
-    bench, policies = Bench(), [Policy.parse(rate) for rate in table.rates]
+    bench, policies = Bench(), table.policies
     steps = []
     for at, cost, *_ in table.steps:
         decision = ask(bench, policies, at, cost)

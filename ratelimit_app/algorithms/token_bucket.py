@@ -1,0 +1,72 @@
+"""Token bucket: at most ``burst`` tokens, refilled evenly at ``quota`` per window.
+
+It is the generic cell rate algorithm (GCRA; ITU-T I.371): the row holds one instant, in integer
+nanoseconds, at which the bucket is full again. A call moves that instant on by what its tokens take
+to refill, unless it would then be further ahead than a whole bucket. No fraction of a token is lost,
+and a clock that steps back finds the instant where it was.
+"""
+
+import datetime
+
+from ratelimit_app.algorithms import Plan, Span, Verdict
+from ratelimit_app.policy import Policy
+from ratelimit_app.windows import MICROSECONDS, to_microseconds
+
+_NANOSECONDS = 1_000  # in a microsecond
+
+#: Twenty years, in nanoseconds: an instant that far ahead, and another bucket on top, fit 64 bits.
+_LONGEST = 20 * 31_557_600 * MICROSECONDS * _NANOSECONDS
+
+#: ``expires_at`` is indexed, and moves on in steps of a minute, so that most calls leave it alone.
+_EXPIRY_STEP = 60 * MICROSECONDS
+
+
+def check(policy: Policy) -> None:
+    if isinstance(policy.window, str):
+        raise ValueError(f"rate: a token bucket refills evenly, not by the calendar {policy.window}")
+    if _bucket(policy) > _LONGEST:
+        raise ValueError(f"burst: a bucket of {_capacity(policy):,} takes more than 20 years to refill")
+
+
+def span(policy: Policy, now: int, zone: datetime.tzinfo) -> Span:
+    full_at_the_latest = now + -(-_bucket(policy) // _NANOSECONDS)
+    expires_at = (full_at_the_latest // _EXPIRY_STEP + 1) * _EXPIRY_STEP
+    return Span(start=0, end=expires_at, expires_at=expires_at)
+
+
+def plan(policy: Policy, span: Span, cost: int, now: int) -> Plan:
+    instant = now * _NANOSECONDS
+    # What is larger than the bucket never fits; where it is counted all the same, it is bounded.
+    tokens = min(cost, _capacity(policy) + 1)
+    return Plan(floor=instant, amount=tokens * _token(policy), ceiling=instant + _bucket(policy))
+
+
+def judge(policy: Policy, span: Span, cost: int, now: int, count: int) -> Verdict:
+    token, bucket = _token(policy), _bucket(policy)
+    missing = max(0, count - now * _NANOSECONDS)
+    remaining = max(0, bucket - missing) // token
+    wait = max(0, missing + cost * token - bucket)
+    return Verdict(
+        used=_capacity(policy) - remaining,
+        remaining=remaining,
+        reset_after=_microseconds(missing),
+        retry_after=None if cost > _capacity(policy) else _microseconds(wait),
+    )
+
+
+def _capacity(policy: Policy) -> int:
+    return policy.quota if policy.burst is None else policy.burst
+
+
+def _token(policy: Policy) -> int:
+    """Return the nanoseconds that one token takes to refill, rounded up: late, and never early."""
+    window = to_microseconds(float(policy.window)) * _NANOSECONDS
+    return -(-window // policy.quota)
+
+
+def _bucket(policy: Policy) -> int:
+    return _capacity(policy) * _token(policy)
+
+
+def _microseconds(nanoseconds: int) -> int:
+    return -(-nanoseconds // _NANOSECONDS)
