@@ -39,6 +39,7 @@ def plan(limit: LiveLimit, key: str, cost: int, now: int) -> Call:
         amount=change.amount,
         ceiling=change.ceiling,
         expires_at=span.expires_at,
+        weighed=change.weighed,
         count_denied=limit.count_denied,
     )
     return Call(limit, key, cost, now, span, advance)
@@ -48,7 +49,8 @@ def judge(call: Call, outcome: Outcome) -> Decision:
     """Turn the outcome of a call into its decision."""
     policy, shadow = call.limit.policy, call.limit.is_shadow
     algorithm = algorithms.load(policy.algorithm)
-    verdict = algorithm.judge(policy, call.span, call.cost, call.now, outcome.count)
+    state = algorithms.State(outcome.count, outcome.weighed)
+    verdict = algorithm.judge(policy, call.span, call.cost, call.now, state)
     allowed = outcome.fits or shadow
     return Decision(
         allowed=allowed,

@@ -28,6 +28,7 @@ def test_plan_is_the_row_change_of_the_algorithm():
         "ceiling": 3,
         "expires_at": (NOON + 120) * 1_000_000,
         "count_denied": False,
+        "weighed": None,
     }
 
 

@@ -8,8 +8,8 @@ An algorithm is a module in this folder, found by its name, with four functions:
     the row that an instant belongs to, as a ``Span``;
 ``plan(policy, span, cost, now)``
     the row change that takes ``cost`` units, as a ``Plan``;
-``judge(policy, span, cost, now, count)``
-    what a row that holds ``count`` means for a call of that cost, as a ``Verdict``.
+``judge(policy, span, cost, now, state)``
+    what rows that hold a ``State`` mean for a call of that cost, as a ``Verdict``.
 
 ``now`` and every instant are integer microseconds since the Unix epoch, ``zone`` is the time zone
 of calendar windows. Nothing here reads a clock, a setting or a database.
@@ -34,18 +34,45 @@ class Span:
     end: int
     expires_at: int
 
+    @property
+    def length(self) -> int:
+        """The window's length in microseconds."""
+        return self.end - self.start
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Weighed:
+    """Another row of the same key, of whose count ``weight / scale`` still counts, rounded up."""
+
+    window_start: int
+    weight: int
+    scale: int
+
+    def part(self, count: int) -> int:
+        """Return the part of a count that still counts."""
+        return -(-count * self.weight // self.scale)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """One conditional row change.
 
-    ``count`` becomes ``max(count, floor) + amount``, only if that is at most ``ceiling``;
-    otherwise the row stays as it is.
+    ``count`` becomes ``max(count, floor) + amount``, only if that, with the part of the ``weighed``
+    row that still counts, is at most ``ceiling``; otherwise the row stays as it is.
     """
 
     floor: int
     amount: int
     ceiling: int
+    weighed: Weighed | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """What the rows hold: the count of the span's own row, and that of the weighed one."""
+
+    count: int
+    weighed: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +98,7 @@ class Algorithm(typing.Protocol):
 
     def plan(self, policy: "Policy", span: Span, cost: int, now: int, /) -> Plan: ...
 
-    def judge(self, policy: "Policy", span: Span, cost: int, now: int, count: int, /) -> Verdict: ...
+    def judge(self, policy: "Policy", span: Span, cost: int, now: int, state: State, /) -> Verdict: ...
 
 
 def names() -> list[str]:

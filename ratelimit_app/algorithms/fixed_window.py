@@ -7,7 +7,7 @@ to midnight in the time zone. Across an edge, twice the quota may pass within a 
 import datetime
 
 from ratelimit_app import windows
-from ratelimit_app.algorithms import Plan, Span, Verdict
+from ratelimit_app.algorithms import Plan, Span, State, Verdict
 from ratelimit_app.policy import Policy
 
 
@@ -26,13 +26,13 @@ def plan(policy: Policy, span: Span, cost: int, now: int) -> Plan:
     return Plan(floor=0, amount=cost, ceiling=policy.quota)
 
 
-def judge(policy: Policy, span: Span, cost: int, now: int, count: int) -> Verdict:
-    remaining = max(0, policy.quota - count)
+def judge(policy: Policy, span: Span, cost: int, now: int, state: State) -> Verdict:
+    remaining = max(0, policy.quota - state.count)
     until_end = span.end - now
     return Verdict(
-        used=count,
+        used=state.count,
         remaining=remaining,
-        reset_after=until_end if count else 0,
+        reset_after=until_end if state.count else 0,
         retry_after=_wait(policy, cost, remaining, until_end),
     )
 

@@ -8,7 +8,7 @@ and a clock that steps back finds the instant where it was.
 
 import datetime
 
-from ratelimit_app.algorithms import Plan, Span, Verdict
+from ratelimit_app.algorithms import Plan, Span, State, Verdict
 from ratelimit_app.policy import Policy
 from ratelimit_app.windows import MICROSECONDS, to_microseconds
 
@@ -41,9 +41,9 @@ def plan(policy: Policy, span: Span, cost: int, now: int) -> Plan:
     return Plan(floor=instant, amount=tokens * _token(policy), ceiling=instant + _bucket(policy))
 
 
-def judge(policy: Policy, span: Span, cost: int, now: int, count: int) -> Verdict:
+def judge(policy: Policy, span: Span, cost: int, now: int, state: State) -> Verdict:
     token, bucket = _token(policy), _bucket(policy)
-    missing = max(0, count - now * _NANOSECONDS)
+    missing = max(0, state.count - now * _NANOSECONDS)
     remaining = max(0, bucket - missing) // token
     wait = max(0, missing + cost * token - bucket)
     return Verdict(

@@ -1,5 +1,6 @@
 """What every store does; a vendor's module adds the few statements that differ."""
 
+import dataclasses
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -7,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 
 from ratelimit_app import clock
 from ratelimit_app.conf import conf
@@ -22,6 +24,12 @@ _LONGEST_PAUSE = 0.05
 # ``key`` is a reserved word of MySQL, but not behind a period.
 _READ = "SELECT c.key, c.window_start, c.count FROM ratelimit_app_counter c WHERE "
 _READ_ROW = "(c.key = %s AND c.window_start = %s)"
+_MEET = """
+SELECT coalesce(max(CASE WHEN c.window_start = %(window_start)s THEN c.count END), 0),
+    coalesce(max(CASE WHEN c.window_start = %(weighed_start)s THEN c.count END), 0)
+FROM ratelimit_app_counter c
+WHERE c.key = %(key)s AND c.window_start IN (%(window_start)s, %(weighed_start)s)
+"""
 _REFUND = """
 UPDATE ratelimit_app_counter SET count = CASE WHEN count > %s THEN count - %s ELSE 0 END
 WHERE ratelimit_app_counter.key = %s AND window_start = %s
@@ -54,14 +62,14 @@ class Store:
         for advance in advances:
             if advance.count_denied and not outcomes[advance.row].fits:
                 # It stays refused, even if there should be room by now.
-                outcomes[advance.row] = Outcome(False, self.advance(advance).count)
+                outcomes[advance.row] = dataclasses.replace(self.advance(advance), fits=False)
         return [outcomes[advance.row] for advance in advances]
 
     def advance(self, advance: Advance) -> Outcome:
         """Move one counter by one atomic statement."""
         if not advance.fits(0) and not advance.count_denied:
             # No row has room, and a row that does not exist yet would not be asked.
-            return Outcome(False, self.read([advance.row])[advance.row])
+            return self.look([advance])[advance.row]
         return self.retry(lambda: self.send_advance(self.connection(), advance))
 
     def read(self, rows: Sequence[Row]) -> dict[Row, int]:
@@ -75,9 +83,12 @@ class Store:
 
     def look(self, advances: Sequence[Advance]) -> dict[Row, Outcome]:
         """Tell which of the counters could be moved as they are. Writes nothing."""
-        counts = self.read([advance.row for advance in advances])
+        weighed = [advance.weighed_row for advance in advances if advance.weighed_row]
+        counts = self.read([*(advance.row for advance in advances), *weighed])
         return {
-            advance.row: Outcome(advance.fits(counts[advance.row]), counts[advance.row])
+            advance.row: _met(
+                advance, counts[advance.row], counts[advance.weighed_row] if advance.weighed_row else 0
+            )
             for advance in advances
         }
 
@@ -124,6 +135,12 @@ class Store:
         return committing_connection(self.alias)
 
     # What both build on -------------------------------------------------------------------------
+
+    def meet(self, cursor: CursorWrapper, advance: Advance) -> Outcome:
+        """Read the counts that a refused advance has met."""
+        cursor.execute(_MEET, advance.params)
+        count, weighed = cursor.fetchone() or (0, 0)
+        return _met(advance, count, weighed if advance.weighed else 0)
 
     def execute(self, sql: str, params: Sequence[str | int]) -> int:
         """Send a statement; return how many rows it changed."""
@@ -172,3 +189,7 @@ class Store:
             return True, moved
 
         return in_transaction(connection, move)
+
+
+def _met(advance: Advance, count: int, weighed: int) -> Outcome:
+    return Outcome(advance.fits(count, weighed), count, weighed)

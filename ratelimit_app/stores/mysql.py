@@ -28,6 +28,33 @@ count = IF(
     IF(LAST_INSERT_ID(count | %(refused)s) = 0, count, count)
 )
 """
+# The same beside a weighed row. What is moved comes back with the part that still counts; where nothing
+# is, the counts are read afterwards.
+_ADVANCE_WEIGHED = """
+INSERT INTO ratelimit_app_counter (`key`, window_start, count, expires_at)
+SELECT %(key)s, %(window_start)s,
+    IF(LAST_INSERT_ID(%(first)s + weighed.part) = 0, %(first)s, %(first)s), %(expires_at)s
+FROM (
+    SELECT COALESCE(MAX((CAST(count AS DECIMAL(65)) * %(weight)s + %(scale)s - 1) DIV %(scale)s), 0) AS part
+    FROM ratelimit_app_counter WHERE `key` = %(key)s AND window_start = %(weighed_start)s
+) AS weighed
+WHERE %(first)s + weighed.part <= %(highest)s
+ON DUPLICATE KEY UPDATE
+expires_at = IF(
+    GREATEST(count, %(floor)s) + %(amount)s + weighed.part <= %(highest)s,
+    GREATEST(ratelimit_app_counter.expires_at, %(expires_at)s),
+    ratelimit_app_counter.expires_at
+),
+count = IF(
+    GREATEST(count, %(floor)s) + %(amount)s + weighed.part <= %(highest)s,
+    IF(
+        LAST_INSERT_ID(GREATEST(count, %(floor)s) + %(amount)s + weighed.part) = 0,
+        count,
+        GREATEST(count, %(floor)s) + %(amount)s
+    ),
+    IF(LAST_INSERT_ID(%(refused)s) = 0, count, count)
+)
+"""
 _LOCK_EXPIRED = """
 SELECT `key`, window_start FROM ratelimit_app_counter
 WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
@@ -42,11 +69,18 @@ _CONTENTION = {1205, 1213, 1020}
 class VendorStore(Store):
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
         with connection.cursor() as cursor:
-            cursor.execute(_ADVANCE, {**advance.params, "refused": _REFUSED})
-            answer = cursor.lastrowid
-        if answer & _REFUSED:
-            return Outcome(False, answer ^ _REFUSED)
-        return Outcome(answer <= advance.ceiling, answer)
+            while True:
+                sql = _ADVANCE_WEIGHED if advance.weighed else _ADVANCE
+                cursor.execute(sql, {**advance.params, "refused": _REFUSED})
+                answer = cursor.lastrowid or _REFUSED
+                if not answer & _REFUSED:
+                    return Outcome(answer <= advance.ceiling, answer)
+                if not advance.weighed:
+                    return Outcome(False, answer ^ _REFUSED)
+                met = self.meet(cursor, advance)
+                if not met.fits:
+                    return met
+                # Another process has made room between the two: ask anew.
 
     def send_prune(self, connection: BaseDatabaseWrapper, now: int, batch_size: int) -> int:
         # DELETE knows no SKIP LOCKED, and would meet the rows of live requests in another order.

@@ -17,10 +17,33 @@ WITH moved AS (
     WHERE greatest(c.count, %(floor)s) + %(amount)s <= %(highest)s
     RETURNING c.count
 )
-SELECT true, count FROM moved
+SELECT true, count, 0 FROM moved
 UNION ALL
-SELECT false, count FROM ratelimit_app_counter
+SELECT false, count, 0 FROM ratelimit_app_counter
 WHERE key = %(key)s AND window_start = %(window_start)s AND NOT EXISTS (SELECT FROM moved)
+"""
+# The same beside a weighed row. What is moved comes back with the part that still counts.
+_ADVANCE_WEIGHED = """
+WITH weighed AS (
+    SELECT coalesce(max(count), 0) AS count,
+        coalesce(max(div(count::numeric * %(weight)s + %(scale)s - 1, %(scale)s)::bigint), 0) AS part
+    FROM ratelimit_app_counter WHERE key = %(key)s AND window_start = %(weighed_start)s
+), moved AS (
+    INSERT INTO ratelimit_app_counter AS c (key, window_start, count, expires_at)
+    SELECT %(key)s, %(window_start)s, %(first)s, %(expires_at)s
+    FROM weighed WHERE %(first)s + part <= %(highest)s
+    ON CONFLICT (key, window_start) DO UPDATE
+    SET count = greatest(c.count, %(floor)s) + %(amount)s,
+        expires_at = greatest(c.expires_at, excluded.expires_at)
+    WHERE greatest(c.count, %(floor)s) + %(amount)s + (SELECT part FROM weighed) <= %(highest)s
+    RETURNING c.count
+)
+SELECT true, moved.count + part, 0 FROM moved, weighed
+UNION ALL
+SELECT false, coalesce((
+    SELECT count FROM ratelimit_app_counter WHERE key = %(key)s AND window_start = %(window_start)s
+), 0), count
+FROM weighed WHERE NOT EXISTS (SELECT FROM moved)
 """
 _PRUNE = """
 DELETE FROM ratelimit_app_counter WHERE (key, window_start) IN (
@@ -38,12 +61,12 @@ class VendorStore(Store):
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
         with connection.cursor() as cursor:
             while True:
-                cursor.execute(_ADVANCE, advance.params)
-                moved, count = cursor.fetchone() or (False, 0)
+                cursor.execute(_ADVANCE_WEIGHED if advance.weighed else _ADVANCE, advance.params)
+                moved, count, weighed = cursor.fetchone() or (False, 0, 0)
                 if moved:
                     return Outcome(count <= advance.ceiling, count)
-                if not advance.fits(count):
-                    return Outcome(False, count)
+                if not advance.fits(count, weighed):
+                    return Outcome(False, count, weighed)
                 # The refusal saw a row that was changed after the statement had begun, and its
                 # count is from before that, when there was room: ask anew.
 

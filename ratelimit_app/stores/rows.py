@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from ratelimit_app.algorithms import Weighed
+
 #: No count grows past this: two of them still add up within the 64 bits of a column.
 MAX_COUNT = 2**62 - 1
 
@@ -18,7 +20,8 @@ class Row:
 class Advance:
     """Move one counter: ``count = max(count, floor) + amount``, only if that is at most ``ceiling``.
 
-    With ``count_denied`` the row moves past the ceiling too.
+    The part of a ``weighed`` row that still counts comes on top of it. With ``count_denied`` the row
+    moves past the ceiling too.
     """
 
     row: Row
@@ -27,6 +30,7 @@ class Advance:
     ceiling: int
     expires_at: int
     count_denied: bool = False
+    weighed: Weighed | None = None
 
     @property
     def first(self) -> int:
@@ -41,6 +45,7 @@ class Advance:
     @property
     def params(self) -> dict[str, str | int]:
         """All of it, as the parameters of a statement."""
+        weighed = self.weighed or Weighed(0, 0, 1)
         return {
             "key": self.row.key,
             "window_start": self.row.window_start,
@@ -49,11 +54,19 @@ class Advance:
             "floor": self.floor,
             "amount": self.amount,
             "highest": self.highest,
+            "weighed_start": weighed.window_start,
+            "weight": weighed.weight,
+            "scale": weighed.scale,
         }
 
-    def fits(self, count: int) -> bool:
-        """Tell whether a row that holds ``count`` has room for this."""
-        return max(count, self.floor) + self.amount <= self.ceiling
+    @property
+    def weighed_row(self) -> Row | None:
+        return Row(self.row.key, self.weighed.window_start) if self.weighed else None
+
+    def fits(self, count: int, weighed: int = 0) -> bool:
+        """Tell whether a row that holds ``count`` has room for this, beside a weighed row of that count."""
+        part = self.weighed.part(weighed) if self.weighed else 0
+        return max(count, self.floor) + self.amount + part <= self.ceiling
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,8 +74,10 @@ class Outcome:
     """Whether the amount fitted, and the count of the row after the step.
 
     Among several, one that did not fit keeps the others from being moved: their counts are then
-    the ones that were met.
+    the ones that were met. ``weighed`` is the count of a weighed row; of one that was moved it is 0,
+    and the part that still counts is in ``count``.
     """
 
     fits: bool
     count: int
+    weighed: int = 0

@@ -3,6 +3,7 @@
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ratelimit_app.algorithms import Weighed
 from ratelimit_app.stores.base import Store
 from ratelimit_app.stores.rows import Advance, Outcome
 
@@ -14,7 +15,21 @@ SET count = max(count, %(floor)s) + %(amount)s, expires_at = max(expires_at, exc
 WHERE max(count, %(floor)s) + %(amount)s <= %(highest)s
 RETURNING count
 """
-_READ = "SELECT count FROM ratelimit_app_counter WHERE key = %(key)s AND window_start = %(window_start)s"
+# The same beside a weighed row. Its part takes more than the 64 bits that SQL counts in here, so that
+# Python counts it.
+_ADVANCE_WEIGHED = """
+WITH weighed AS (
+    SELECT ratelimit_part(coalesce(max(count), 0), %(weight)s, %(scale)s) AS part
+    FROM ratelimit_app_counter WHERE key = %(key)s AND window_start = %(weighed_start)s
+)
+INSERT INTO ratelimit_app_counter (key, window_start, count, expires_at)
+SELECT %(key)s, %(window_start)s, %(first)s, %(expires_at)s
+FROM weighed WHERE %(first)s + part <= %(highest)s
+ON CONFLICT (key, window_start) DO UPDATE
+SET count = max(count, %(floor)s) + %(amount)s, expires_at = max(expires_at, excluded.expires_at)
+WHERE max(count, %(floor)s) + %(amount)s + (SELECT part FROM weighed) <= %(highest)s
+RETURNING count
+"""
 _PRUNE = """
 DELETE FROM ratelimit_app_counter WHERE rowid IN (
     SELECT rowid FROM ratelimit_app_counter WHERE expires_at <= %s ORDER BY expires_at LIMIT %s
@@ -32,16 +47,21 @@ class VendorStore(Store):
 
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
         with connection.cursor() as cursor:
+            if advance.weighed:
+                connection.connection.create_function("ratelimit_part", 3, _part, deterministic=True)
             while True:
-                cursor.execute(_ADVANCE, advance.params)
-                # Only a statement that was read to its end has ended, and committed.
-                for (count,) in cursor.fetchall():
+                cursor.execute(_ADVANCE_WEIGHED if advance.weighed else _ADVANCE, advance.params)
+                # Only a statement that was read to its end has ended, and committed. RETURNING is
+                # silent about a row that stayed as it was: here, a trip costs nothing.
+                moved = cursor.fetchall()
+                if moved and not advance.weighed:
+                    return Outcome(moved[0][0] <= advance.ceiling, moved[0][0])
+                met = self.meet(cursor, advance)
+                if moved and advance.weighed:
+                    count = moved[0][0] + advance.weighed.part(met.weighed)
                     return Outcome(count <= advance.ceiling, count)
-                # RETURNING is silent about a row that stayed as it was. Here, a trip costs nothing.
-                cursor.execute(_READ, advance.params)
-                met = cursor.fetchone()
-                if met and not advance.fits(met[0]):
-                    return Outcome(False, met[0])
+                if not met.fits:
+                    return met
                 # Another process has made room between the two: ask anew.
 
     def send_prune(self, connection: BaseDatabaseWrapper, now: int, batch_size: int) -> int:
@@ -52,3 +72,7 @@ class VendorStore(Store):
     def is_contention(self, error: DatabaseError) -> bool:
         # SQLITE_BUSY, SQLITE_LOCKED and their kinds; Python 3.10 knows no code, only the words.
         return "is locked" in str(error)
+
+
+def _part(count: int, weight: int, scale: int) -> int:
+    return Weighed(0, weight, scale).part(count)

@@ -36,7 +36,8 @@ class Bench:
 
     def _fits(self, policy: Policy, now: int, cost: int) -> bool:
         plan = self._plan(policy, now, cost)
-        return max(self._count(policy, now), plan.floor) + plan.amount <= plan.ceiling
+        part = plan.weighed.part(self._state(policy, now).weighed) if plan.weighed else 0
+        return max(self._count(policy, now), plan.floor) + plan.amount + part <= plan.ceiling
 
     def _move(self, policy: Policy, now: int, cost: int) -> None:
         span, plan = self._span(policy, now), self._plan(policy, now, cost)
@@ -66,8 +67,13 @@ class Bench:
 
     def verdict(self, policy: Policy, now: int, cost: int = 1) -> algorithms.Verdict:
         """Let the algorithm judge the row as it is."""
-        count = self._count(policy, now)
-        return algorithms.load(policy.algorithm).judge(policy, self._span(policy, now), cost, now, count)
+        state = self._state(policy, now)
+        return algorithms.load(policy.algorithm).judge(policy, self._span(policy, now), cost, now, state)
+
+    def _state(self, policy: Policy, now: int) -> algorithms.State:
+        weighed = self._plan(policy, now, 1).weighed
+        beside = self.rows.get((policy, weighed.window_start), 0) if weighed else 0
+        return algorithms.State(self._count(policy, now), beside)
 
     def _count(self, policy: Policy, now: int) -> int:
         return self.rows.get((policy, self._span(policy, now).start), 0)

@@ -151,4 +151,32 @@ TOKEN_BUCKET = {
     ),
 }
 
-ALL = FIXED_WINDOW | TOKEN_BUCKET
+SLIDING_WINDOW = {
+    "Cloudflare: 50 a minute, 42 before, 18 now": Table(
+        ("50/min",),
+        [
+            (0, 42, True, 8, 0),
+            (75, 18, True, 0, 0),
+            (75, 1, False, 0, 0.714_286),
+            (75.714_286, 1, True, 0, 0),
+        ],
+        algorithm="sliding_window",
+    ),
+    "Symfony: 5,000 an hour, 4,000 before, 500 now": Table(
+        ("5000/hour",),
+        [(0, 4_000, True, 1_000, 0), (4_500, 500, True, 1_500, 0), (4_500, 1_501, False, 1_500, 0.9)],
+        algorithm="sliding_window",
+    ),
+    "limits: 100 a minute, 40 before, 80 now": Table(
+        ("100/min",),
+        [(0, 40, True, 60, 0), (90, 80, True, 0, 0), (90, 1, False, 0, 1.5), (100, 1, True, 5, 0)],
+        algorithm="sliding_window",
+    ),
+    "60 before, 12 now: a wait of a second": Table(
+        ("60/min",),
+        [(0, 60, True, 0, 0), (72, 12, True, 0, 0), (72, 1, False, 0, 1), (73, 1, True, 0, 0)],
+        algorithm="sliding_window",
+    ),
+}
+
+ALL = FIXED_WINDOW | TOKEN_BUCKET | SLIDING_WINDOW

@@ -137,7 +137,7 @@ from ratelimit_app.algorithms import Plan, Span, Verdict
 def check(policy): pass
 def span(policy, now, zone): return Span(0, 2**62, 2**62)
 def plan(policy, span, cost, now): return Plan(0, cost, policy.quota)
-def judge(policy, span, cost, now, count): return Verdict(count, policy.quota - count, 0, 0)
+def judge(policy, span, cost, now, state): return Verdict(state.count, policy.quota - state.count, 0, 0)
 """
 
 

@@ -1,6 +1,7 @@
 """What every store must do; each vendor's test is a subclass with that vendor's own words and traps."""
 
 import contextlib
+import dataclasses
 import itertools
 import re
 
@@ -9,6 +10,7 @@ from django.db import IntegrityError, OperationalError, connections
 from django.test.utils import CaptureQueriesContext
 
 from ratelimit_app import limiter
+from ratelimit_app.algorithms import Weighed
 from ratelimit_app.models import Counter
 from ratelimit_app.policy import MAX_QUOTA
 from ratelimit_app.stores import Advance, Outcome, Row, store_for
@@ -164,6 +166,40 @@ class StoreContract:
             decision = ask(keys, cost=int(cost))
             steps.append((at, cost, decision.allowed, decision.remaining, decision.retry_after))
         assert steps == table.steps
+
+    @pytest.mark.parametrize(
+        ("weighed", "weight", "scale", "part"),
+        [
+            (42, 45, 60, 32),
+            (42, 60, 60, 42),
+            (42, 0, 60, 0),
+            (0, 45, 60, 0),
+            (1, 1, 10**15, 1),
+            (10**15 - 1, 3 * 10**15 - 1, 3 * 10**15, 10**15 - 1),
+            (MAX_COUNT, 10**15, 3 * 10**15, -(-MAX_COUNT // 3)),
+        ],
+    )
+    @pytest.mark.parametrize("count", [None, 3])
+    def test_part_of_a_weighed_row_is_taken_off_the_ceiling(self, store, count, weighed, weight, scale, part):
+        put("k", 60, count=weighed)
+        if count is not None:
+            put("k", 120, count=count)
+        beside = Weighed(60, weight, scale)
+        full = part + (count or 0)
+        tight = dataclasses.replace(advance("k", 120, amount=2, ceiling=full + 1), weighed=beside)
+        assert store.advance(tight) == Outcome(False, count or 0, weighed)
+        assert store.look([tight]) == {tight.row: Outcome(False, count or 0, weighed)}
+        enough = dataclasses.replace(tight, ceiling=full + 2)
+        assert store.advance(enough) == Outcome(True, full + 2)
+        assert stored()["k", 120] == ((count or 0) + 2, 100)
+
+    def test_taking_beside_a_weighed_row_is_one_statement_where_a_trip_costs(self, store, queries):
+        put("k", 60, count=10)
+        beside = dataclasses.replace(advance("k", 120, ceiling=9), weighed=Weighed(60, 1, 2))
+        for taken in (6, 7):
+            with queries() as asked:
+                assert store.advance(beside) == Outcome(True, taken)
+            assert len(asked) == self.statements_when_refused
 
     def test_taking_is_one_statement(self, store, queries):
         for _ in range(2):  # the row is new, and then it is not
