@@ -7,7 +7,7 @@ import itertools
 import pytest
 from django.db import transaction
 
-from ratelimit_app import limiter
+from ratelimit_app import algorithms, limiter
 from ratelimit_app.models import Counter
 from ratelimit_app.policy import Policy
 from ratelimit_app.stores import Advance, Outcome, Row, store_for
@@ -28,9 +28,9 @@ def counts():
 # One counter --------------------------------------------------------------------------------------
 
 
-def consume(index, rate, keys, cost=1):
+def consume(index, rate, keys, cost=1, algorithm="fixed_window"):
     """Ask once for each key; return the keys that were admitted."""
-    policy = Policy.parse(rate, name="race")
+    policy = Policy.parse(rate, name="race", algorithm=algorithm)
     return [key for key in keys if limiter.consume(policy, key, cost=cost).allowed]
 
 
@@ -64,6 +64,40 @@ def test_processes_are_admitted_exactly_as_often_as_the_quota_allows(clock, rate
     answers = in_processes(3, 8, f"{HERE}:consume", rate, KEYS, cost, frozen_at=NOON)
     assert admitted(answers) == dict.fromkeys(KEYS, passed - used)
     assert counts() == dict.fromkeys(KEYS, passed * cost)
+
+
+every_algorithm = pytest.mark.parametrize("algorithm", algorithms.names())
+
+
+@every_algorithm
+@pytest.mark.parametrize("used", [0, 4], ids=["new", "used in the window before"])
+def test_threads_are_admitted_exactly_by_every_algorithm(clock, algorithm, used):
+    clock.advance(-30)
+    consume(0, "10/min", ["k"] * used, algorithm=algorithm)
+    clock.advance(30)
+    left = limiter.peek(Policy.parse("10/min", name="race", algorithm=algorithm), "k").remaining
+    answers = in_threads(16, lambda index: consume(index, "10/min", ["k", "k"], algorithm=algorithm))
+    assert admitted(answers) == {"k": left}
+    assert left == {"fixed_window": 10, "sliding_window": 10 - used, "token_bucket": 10}[algorithm]
+
+
+@every_algorithm
+def test_processes_are_admitted_exactly_by_every_algorithm(clock, algorithm):
+    answers = in_processes(2, 8, f"{HERE}:consume", "9/min", ["k", "k"], 2, algorithm, frozen_at=NOON)
+    assert admitted(answers) == {"k": 4}
+
+
+def consume_mixed(index, calls):
+    """Ask limits of all algorithms together, each caller in another order."""
+    policies = [Policy.parse("20/min", name=name, algorithm=name) for name in algorithms.names()]
+    order = policies[index % len(policies) :] + policies[: index % len(policies)]
+    return sum(limiter.consume_all(dict.fromkeys(order, "k")).allowed for _ in range(calls))
+
+
+def test_limits_of_all_algorithms_together_take_all_or_nothing(clock):
+    assert sum(in_threads(8, lambda index: consume_mixed(index, 5))) == 20
+    for name in algorithms.names():
+        assert limiter.peek(Policy.parse("20/min", name=name, algorithm=name), "k").used == 20
 
 
 def test_many_calls_of_each_thread_are_admitted_exactly_as_often_as_the_quota_allows(clock):
