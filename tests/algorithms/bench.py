@@ -1,11 +1,13 @@
 """Rows in memory that are moved as a store moves them, to try an algorithm without a database."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ratelimit_app import algorithms, windows
 from ratelimit_app.decision import Decision, combine
 from ratelimit_app.policy import Policy
+from tests.algorithms.oracles import Peek, Table
+from tests.conftest import NOON
 
 
 class Bench:
@@ -83,3 +85,23 @@ class Bench:
 
     def _span(self, policy: Policy, now: int) -> algorithms.Span:
         return algorithms.load(policy.algorithm).span(policy, now, self.zone)
+
+
+def ask(bench: Bench, policies: Sequence[Policy], second: float, cost: int = 1) -> Decision:
+    """Ask for a cost, or only look if it is a ``Peek``, so many seconds past noon."""
+    question = bench.peek if isinstance(cost, Peek) else bench.consume
+    return question(policies, windows.to_microseconds(NOON + second), int(cost))
+
+
+def admitted(bench: Bench, policy: Policy, seconds: Iterable[float]) -> int:
+    """Make a call at each of the seconds; return how many passed."""
+    return sum(ask(bench, [policy], second).allowed for second in seconds)
+
+
+def outcomes(table: Table) -> list[tuple[float, int, bool, int | None, float | None]]:
+    """Play the steps of a table on an empty bench; return them with what came of them."""
+    bench, steps = Bench(), []
+    for at, cost, *_ in table.steps:
+        decision = ask(bench, table.policies, at, cost)
+        steps.append((at, cost, decision.allowed, decision.remaining, decision.retry_after))
+    return steps

@@ -7,30 +7,16 @@ import pytest
 from ratelimit_app.policy import Policy
 from ratelimit_app.windows import to_microseconds
 from tests.algorithms import oracles
-from tests.algorithms.bench import Bench
+from tests.algorithms.bench import Bench, admitted, ask, outcomes
 from tests.algorithms.oracles import Peek
+from tests.conftest import NOON
 
-NOON = 1_780_315_200
 MINUTE = Policy.parse("3/60s")
-
-
-def ask(bench, policies, second, cost=1):
-    question = bench.peek if isinstance(cost, Peek) else bench.consume
-    return question(policies, to_microseconds(NOON + second), int(cost))
-
-
-def admitted(bench, policy, seconds):
-    return sum(ask(bench, [policy], second).allowed for second in seconds)
 
 
 @pytest.mark.parametrize("table", oracles.FIXED_WINDOW.values(), ids=oracles.FIXED_WINDOW)
 def test_steps_have_the_published_outcomes(table):
-    bench, policies = Bench(), table.policies
-    steps = []
-    for at, cost, *_ in table.steps:
-        decision = ask(bench, policies, at, cost)
-        steps.append((at, cost, decision.allowed, decision.remaining, decision.retry_after))
-    assert steps == table.steps
+    assert outcomes(table) == table.steps
 
 
 def test_every_attempt_counts_where_denied_ones_do():

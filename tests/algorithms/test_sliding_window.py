@@ -5,30 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratelimit_app.policy import Policy
-from ratelimit_app.windows import to_microseconds
 from tests.algorithms import oracles
-from tests.algorithms.bench import Bench
+from tests.algorithms.bench import Bench, ask, outcomes
 from tests.algorithms.oracles import Peek
-
-NOON = 1_780_315_200
+from tests.conftest import NOON
 
 
 def parse(rate):
     return Policy.parse(rate, algorithm="sliding_window")
 
 
-def ask(bench, policies, second, cost=1):
-    question = bench.peek if isinstance(cost, Peek) else bench.consume
-    return question(policies, to_microseconds(NOON + second), int(cost))
-
-
 @pytest.mark.parametrize("table", oracles.SLIDING_WINDOW.values(), ids=oracles.SLIDING_WINDOW)
 def test_steps_have_the_published_outcomes(table):
-    bench, steps = Bench(), []
-    for at, cost, *_ in table.steps:
-        decision = ask(bench, table.policies, at, cost)
-        steps.append((at, cost, decision.allowed, decision.remaining, decision.retry_after))
-    assert steps == table.steps
+    assert outcomes(table) == table.steps
 
 
 def test_sixty_and_hardly_more_pass_around_the_edge_of_a_minute():

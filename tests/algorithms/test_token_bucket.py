@@ -5,34 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratelimit_app.policy import Policy
-from ratelimit_app.windows import to_microseconds
 from tests.algorithms import oracles
-from tests.algorithms.bench import Bench
+from tests.algorithms.bench import Bench, admitted, ask, outcomes
 from tests.algorithms.oracles import Peek
-
-NOON = 1_780_315_200
+from tests.conftest import NOON
 
 
 def parse(rate, burst=None):
     return Policy.parse(rate, algorithm="token_bucket", burst=burst)
 
 
-def ask(bench, policies, second, cost=1):
-    question = bench.peek if isinstance(cost, Peek) else bench.consume
-    return question(policies, to_microseconds(NOON + second), int(cost))
-
-
-def admitted(bench, policy, seconds):
-    return sum(ask(bench, [policy], second).allowed for second in seconds)
-
-
 @pytest.mark.parametrize("table", oracles.TOKEN_BUCKET.values(), ids=oracles.TOKEN_BUCKET)
 def test_steps_have_the_published_outcomes(table):
-    bench, steps = Bench(), []
-    for at, cost, *_ in table.steps:
-        decision = ask(bench, table.policies, at, cost)
-        steps.append((at, cost, decision.allowed, decision.remaining, decision.retry_after))
-    assert steps == table.steps
+    assert outcomes(table) == table.steps
 
 
 @pytest.mark.parametrize(("taken", "reset"), [(5, 5), (3, 3), (1, 1), (0, 0)])
