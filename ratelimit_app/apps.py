@@ -13,7 +13,7 @@ class RateLimitConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from ratelimit_app import checks, snapshots  # noqa: F401 (checks register themselves)
+        from ratelimit_app import checks, checks_of_views, snapshots  # noqa: F401 (checks register themselves)
         from ratelimit_app.models import Limit
 
         post_save.connect(snapshots.edited, sender=Limit)

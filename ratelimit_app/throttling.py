@@ -10,6 +10,13 @@ from ratelimit_app import enforcement
 from ratelimit_app.decision import Decision
 
 
+def named_limits(view: APIView | type[APIView]) -> list[str]:
+    """Return the limits that a view names in ``throttle_scope`` and ``throttle_limits``."""
+    scope: str | None = getattr(view, "throttle_scope", None)
+    limits: str | Sequence[str] = getattr(view, "throttle_limits", ())
+    return [*([scope] if scope else []), *([limits] if isinstance(limits, str) else limits)]
+
+
 class RateLimitThrottle(BaseThrottle):
     """Apply the limits that a view names, as one decision.
 
@@ -21,10 +28,7 @@ class RateLimitThrottle(BaseThrottle):
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Count the request; return whether it may go on."""
-        scope: str | None = getattr(view, "throttle_scope", None)
-        limits: str | Sequence[str] = getattr(view, "throttle_limits", ())
-        names = [limits] if isinstance(limits, str) else limits
-        self._decision = enforcement.enforce_named(request, [scope, *names] if scope else names)
+        self._decision = enforcement.enforce_named(request, named_limits(view))
         return self._decision is None or self._decision.allowed
 
     def wait(self) -> float | None:

@@ -1,0 +1,65 @@
+"""The system check that looks for limits which views name and nobody has declared."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core import checks
+from django.db import Error
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from ratelimit_app.conf import conf
+from ratelimit_app.models import Limit
+from ratelimit_app.throttling import RateLimitThrottle, named_limits
+
+
+@checks.register(checks.Tags.database)
+def check_names(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[checks.CheckMessage]:
+    """Report the views in the URLs that name a limit which is neither in code nor a row.
+
+    It reads the rows, and so runs where the database may be asked: by ``check --database`` and before
+    ``migrate``.
+    """
+    if not databases or not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    named = [(view, name) for view in _views(get_resolver().url_patterns) for name in _names(view)]
+    unknown = {name for _, name in named if name not in conf.limits}
+    unknown -= _rows(unknown)
+    return [
+        checks.Warning(
+            f"{view.__module__}.{view.__qualname__} names the limit {name!r}, of which there is none: "
+            "nothing is limited.",
+            hint="Add it in the admin or to RATELIMIT_LIMITS, or mend the name.",
+            id="ratelimit_app.W002",
+        )
+        for view, name in dict.fromkeys(named)
+        if name in unknown
+    ]
+
+
+def _views(patterns: Sequence[URLPattern | URLResolver]) -> Iterator[Callable[..., Any]]:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            yield from _views(pattern.url_patterns)
+        else:
+            yield pattern.callback
+
+
+def _names(view: Callable[..., Any]) -> list[str]:
+    cls = getattr(view, "cls", None)
+    throttles = getattr(cls, "throttle_classes", ())
+    by_throttle = any(issubclass(throttle, RateLimitThrottle) for throttle in throttles)
+    return [*getattr(view, "ratelimit_names", ()), *(named_limits(cls) if cls and by_throttle else ())]
+
+
+def _rows(names: set[str]) -> set[str]:
+    """Return those of the names that are rows; all of them if that cannot be told, before a migration."""
+    if not names:
+        return set()
+    try:
+        return set(Limit.objects.filter(name__in=names).values_list("name", flat=True))
+    except Error:
+        return names

@@ -1,0 +1,90 @@
+import pytest
+from django.http import HttpResponse
+from django.urls import include, path
+from django.utils.decorators import method_decorator
+from django.views import View
+from model_bakery import baker
+from rest_framework.decorators import api_view, throttle_classes
+from rest_framework.views import APIView
+
+from project.settings import RATELIMIT_LIMITS
+from ratelimit_app.checks_of_views import check_names
+from ratelimit_app.decorators import ratelimit
+from ratelimit_app.models import Limit
+from ratelimit_app.throttling import RateLimitThrottle
+from tests.test_snapshots import no_table
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
+
+
+@ratelimit("known", "typo_in_decorator")
+def plain(request):
+    return HttpResponse("ok")
+
+
+@method_decorator(ratelimit("typo_on_class"), name="dispatch")
+class Plain(View):
+    pass
+
+
+class Throttled(APIView):
+    throttle_classes = (RateLimitThrottle,)
+    throttle_scope = "typo_in_scope"
+    throttle_limits = ("typo_in_limits", "row")
+
+
+class OthersThrottle(APIView):
+    throttle_classes = ()
+    throttle_scope = "not_ours"
+
+
+@api_view(["GET"])
+@throttle_classes([RateLimitThrottle])
+def function(request):
+    return None
+
+
+urlpatterns = [
+    path("plain", plain),
+    path("again", plain),
+    path("inner/", include([path("class", Plain.as_view()), path("throttled", Throttled.as_view())])),
+    path("others", OthersThrottle.as_view()),
+    path("function", function),
+]
+
+
+@pytest.fixture(autouse=True)
+def limits(settings):
+    settings.RATELIMIT_LIMITS = {"known": "5/min"}
+    baker.make(Limit, name="row", rate="5/min", key="ip")
+
+
+def test_names_that_nobody_has_declared_are_reported_once_each():
+    found = check_names(None, databases=["default"])
+    assert {warning.id for warning in found} == {"ratelimit_app.W002"}
+    assert [warning.msg.split("'")[1] for warning in found] == [
+        "typo_in_decorator",
+        "typo_on_class",
+        "typo_in_scope",
+        "typo_in_limits",
+    ]
+    assert f"{__name__}.plain names the limit" in found[0].msg
+
+
+@pytest.mark.django_db(transaction=True)
+def test_names_are_not_reported_while_rows_cannot_be_read():
+    with no_table():
+        assert check_names(None, databases=["default"]) == []
+
+
+@pytest.mark.urls("project.urls")
+def test_views_of_the_project_name_no_limit_that_there_is_not(settings):
+    settings.RATELIMIT_LIMITS = RATELIMIT_LIMITS
+    assert check_names(None, databases=["default"]) == []
+    settings.RATELIMIT_LIMITS = {}
+    assert len(check_names(None, databases=["default"])) == 3
+
+
+def test_database_is_not_asked_where_it_may_not_be(django_assert_num_queries):
+    with django_assert_num_queries(0):
+        assert check_names(None, databases=None) == []
