@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.db import Error, connections, router, transaction
@@ -93,14 +93,15 @@ def _read(now: int) -> limits.Snapshot:
         reading = _reading
         if reading is None or not reading.is_fresh(now):
             edit = _edit
-            reading = _reading = _Reading(now, _load(reading, _committed()), edit)
+            reading = _reading = _Reading(now, _load(reading, _committed), edit)
         return reading.snapshot
     finally:
         _lock.release()
 
 
-def _load(before: _Reading | None, connection: BaseDatabaseWrapper) -> limits.Snapshot:
+def _load(before: _Reading | None, connect: Callable[[], BaseDatabaseWrapper]) -> limits.Snapshot:
     try:
+        connection = connect()
         with _guard(connection):
             return limits.load(connection)
     except Error:
@@ -141,5 +142,6 @@ def _in_open_edit() -> bool:
 def _read_in_edit(now: int) -> limits.Snapshot:
     if _open_edit.reading is None or not _open_edit.reading.is_fresh(now):
         edit = _edit
-        _open_edit.reading = _Reading(now, _load(_open_edit.reading, connections[_open_edit.alias]), edit)
+        snapshot = _load(_open_edit.reading, lambda: connections[_open_edit.alias])
+        _open_edit.reading = _Reading(now, snapshot, edit)
     return _open_edit.reading.snapshot

@@ -12,7 +12,7 @@ from ratelimit_app.checks_of_views import check_names
 from ratelimit_app.decorators import ratelimit
 from ratelimit_app.models import Limit
 from ratelimit_app.throttling import RateLimitThrottle
-from tests.test_snapshots import no_table
+from tests.outages import without_table
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 
@@ -73,7 +73,7 @@ def test_names_that_nobody_has_declared_are_reported_once_each():
 
 @pytest.mark.django_db(transaction=True)
 def test_names_are_not_reported_while_rows_cannot_be_read():
-    with no_table():
+    with without_table("default", "ratelimit_app_limit"):
         assert check_names(None, databases=["default"]) == []
 
 

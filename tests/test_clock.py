@@ -11,7 +11,7 @@ from ratelimit_app import limiter
 from ratelimit_app.stores import store_for
 from ratelimit_app.testing import frozen_time
 from tests.conftest import NOON
-from tests.test_limiter import outage
+from tests.outages import outage
 
 HOUR = 3_600_000_000
 HAS_CLOCK = connections["ratelimit"].vendor != "sqlite"

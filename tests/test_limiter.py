@@ -10,6 +10,7 @@ from ratelimit_app import limiter, signals
 from ratelimit_app.decision import Decision
 from ratelimit_app.models import Counter, Limit
 from ratelimit_app.policy import Policy
+from tests.outages import outage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 
@@ -469,31 +470,6 @@ def test_peek_at_many_limits_takes_one_query():
 
 
 # A database that does not answer ------------------------------------------------------------------
-
-NOWHERE = {"PORT": "1", "NAME": "/nowhere/at/all"}
-
-
-@contextlib.contextmanager
-def outage(kind):
-    """Take the counters away: their table, or the server (on SQLite: the file) that has it."""
-    connection = connections["ratelimit"]
-    if kind == "table":
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE ratelimit_app_counter RENAME TO taken_away")
-        try:
-            yield
-        finally:
-            with connection.cursor() as cursor:
-                cursor.execute("ALTER TABLE taken_away RENAME TO ratelimit_app_counter")
-        return
-    kept = dict(connection.settings_dict)
-    connection.close()
-    connection.settings_dict.update(NOWHERE)
-    try:
-        yield
-    finally:
-        connection.close()
-        connection.settings_dict.update(kept)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -15,7 +15,7 @@ from model_bakery import baker
 from ratelimit_app import limiter
 from ratelimit_app.decorators import ratelimit
 from ratelimit_app.models import Counter
-from tests.test_limiter import outage
+from tests.outages import outage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__), pytest.mark.usefixtures("clock")]
 

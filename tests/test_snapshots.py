@@ -12,6 +12,7 @@ from model_bakery import baker
 from ratelimit_app import limiter, snapshots
 from ratelimit_app.models import Counter, Limit
 from ratelimit_app.policy import Policy
+from tests.outages import without_server, without_table
 from tests.races import in_threads
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
@@ -329,21 +330,28 @@ def test_bad_row_that_was_mended_counts(caplog):
 
 
 @contextlib.contextmanager
-def no_table():
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE ratelimit_app_limit RENAME TO taken_away")
-    try:
+def no_limits(kind="table"):
+    table = without_table(DEFAULT_DB_ALIAS, "ratelimit_app_limit")
+    with table if kind == "table" else without_server(DEFAULT_DB_ALIAS):
         yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE taken_away RENAME TO ratelimit_app_limit")
-        snapshots.drop()
+    snapshots.drop()
+
+
+@real_commits
+@pytest.mark.parametrize("kind", ["table", "server"])
+def test_limits_that_cannot_be_read_stay_as_they_were_known(row, clock, kind, caplog):
+    assert quota() == 3
+    with no_limits(kind):
+        clock.advance(2)
+        assert quota() == 3
+        assert limiter.consume("coded", "k").quota == 5
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 @real_commits
 def test_missing_table_leaves_the_limits_in_code_and_is_reported_once(client, clock, caplog, monkeypatch):
     monkeypatch.setattr(snapshots, "_reading", None)
-    with no_table():
+    with no_limits():
         for _ in range(5):
             assert limiter.consume("coded", "k").allowed
             clock.advance(2)
@@ -356,17 +364,9 @@ def test_missing_table_leaves_the_limits_in_code_and_is_reported_once(client, cl
 
 
 @real_commits
-def test_missing_table_leaves_the_rows_known_before(row, clock):
-    assert quota() == 3
-    with no_table():
-        clock.advance(2)
-        assert quota() == 3
-
-
-@real_commits
 def test_missing_table_leaves_the_callers_transaction_usable():
     snapshots.drop()
-    with no_table(), transaction.atomic():
+    with no_limits(), transaction.atomic():
         assert quota("coded") == 5
         assert connections[DEFAULT_DB_ALIAS].is_usable()
 

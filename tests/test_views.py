@@ -7,7 +7,7 @@ from model_bakery import baker
 
 from ratelimit_app import limiter
 from ratelimit_app.models import Counter
-from tests.test_limiter import outage
+from tests.outages import outage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 

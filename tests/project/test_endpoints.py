@@ -12,7 +12,7 @@ from model_bakery import baker
 from project.models import ApiCall
 from ratelimit_app import limiter
 from ratelimit_app.models import Counter
-from tests.test_limiter import outage
+from tests.outages import outage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
 
