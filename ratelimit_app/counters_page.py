@@ -4,7 +4,6 @@ The admin takes no model with a composite primary key, and its lists count all r
 one range of the primary key's index, whatever the size of the table.
 """
 
-import datetime
 import re
 from typing import Any
 from urllib.parse import unquote, urlencode
@@ -18,6 +17,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.views.generic import TemplateView
 
+from ratelimit_app import windows
 from ratelimit_app.conf import conf
 from ratelimit_app.models import Counter
 from ratelimit_app.stores import Row, store_for
@@ -30,9 +30,6 @@ _AFTER = re.compile(r"(?P<window_start>-?[0-9]{1,18}):(?P<key>[!-~]{1,255})")
 #: Comes before every row, and a character that comes behind all those of a stored key.
 _BEFORE_ALL = Row("", 0)
 _BEHIND_ALL = "\x7f"
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 class CountersPage(PermissionRequiredMixin, TemplateView):
@@ -102,7 +99,7 @@ def _limit_name(stored_key: str) -> str:
 def _moment(microseconds: int) -> str:
     """Write an instant with its offset from UTC: a night has the same hour twice."""
     try:
-        return timezone.localtime(_EPOCH + microseconds * _MICROSECOND).isoformat(" ")
+        return timezone.localtime(windows.to_datetime(microseconds)).isoformat(" ")
     except OverflowError:  # behind the year 9999
         return str(microseconds)
 

@@ -25,7 +25,7 @@ def ratelimit(*names: str) -> Callable[[View], View]:
 
     def decorate(view: View) -> View:
         if iscoroutinefunction(view):
-            raise TypeError(f"ratelimit: {view!r} is async, and only sync views can be limited")
+            raise _async_error(view)
 
         @functools.wraps(view)
         def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -35,7 +35,7 @@ def ratelimit(*names: str) -> Callable[[View], View]:
             response = view(request, *args, **kwargs)
             if inspect.iscoroutine(response):
                 response.close()
-                raise TypeError(f"ratelimit: {view!r} is async, and only sync views can be limited")
+                raise _async_error(view)
             responses.add_fields(response, enforcement.decisions(request))
             return response
 
@@ -44,3 +44,7 @@ def ratelimit(*names: str) -> Callable[[View], View]:
         return limited
 
     return decorate
+
+
+def _async_error(view: object) -> TypeError:
+    return TypeError(f"ratelimit: {view!r} is async, and only sync views can be limited")

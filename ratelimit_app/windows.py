@@ -35,8 +35,13 @@ def to_seconds(microseconds: int) -> float:
     return microseconds / MICROSECONDS
 
 
+def to_datetime(instant: int) -> datetime.datetime:
+    """Convert an instant to a date-time in UTC; raise ``OverflowError`` beyond the years 1 to 9999."""
+    return _EPOCH + instant * _MICROSECOND
+
+
 def _calendar_bounds(unit: str, now: int, zone: datetime.tzinfo) -> tuple[int, int]:
-    today = (_EPOCH + now * _MICROSECOND).astimezone(zone).date()
+    today = to_datetime(now).astimezone(zone).date()
     first = _first_day(unit, today)
     following = _following(unit, first)
     start, end = _midnight(first, zone), _midnight(following, zone)
