@@ -25,8 +25,9 @@ def check_names(
     """
     if not databases or not getattr(settings, "ROOT_URLCONF", None):
         return []
+    declared = conf.limits if isinstance(conf.limits, dict) else {}  # E004 speaks of what is none
     named = [(view, name) for view in _views(get_resolver().url_patterns) for name in _names(view)]
-    unknown = {name for _, name in named if name not in conf.limits}
+    unknown = {name for _, name in named if name not in declared}
     unknown -= _rows(unknown)
     return [
         checks.Warning(
@@ -51,7 +52,9 @@ def _views(patterns: Sequence[URLPattern | URLResolver]) -> Iterator[Callable[..
 def _names(view: Callable[..., Any]) -> list[str]:
     cls = getattr(view, "cls", None)
     throttles = getattr(cls, "throttle_classes", ())
-    by_throttle = any(issubclass(throttle, RateLimitThrottle) for throttle in throttles)
+    by_throttle = any(
+        isinstance(throttle, type) and issubclass(throttle, RateLimitThrottle) for throttle in throttles
+    )
     return [*getattr(view, "ratelimit_names", ()), *(named_limits(cls) if cls and by_throttle else ())]
 
 

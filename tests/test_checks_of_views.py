@@ -88,3 +88,14 @@ def test_views_of_the_project_name_no_limit_that_there_is_not(settings):
 def test_database_is_not_asked_where_it_may_not_be(django_assert_num_queries):
     with django_assert_num_queries(0):
         assert check_names(None, databases=None) == []
+
+
+@pytest.mark.parametrize("unusable", [None, 5, ["known"]])
+def test_setting_that_is_unusable_is_left_to_its_own_check(unusable, settings):
+    settings.RATELIMIT_LIMITS = unusable
+    assert "known" in [warning.msg.split("'")[1] for warning in check_names(None, databases=["default"])]
+
+
+def test_throttle_that_is_no_class_is_nobody_of_ours(monkeypatch):
+    monkeypatch.setattr(OthersThrottle, "throttle_classes", (lambda: None,))
+    assert "not_ours" not in str(check_names(None, databases=["default"]))
