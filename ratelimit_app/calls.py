@@ -40,6 +40,8 @@ def plan(limit: LiveLimit, key: str, cost: int, now: int) -> Call:
         ceiling=change.ceiling,
         expires_at=span.expires_at,
         weighed=change.weighed,
+        logged=change.logged,
+        most=change.most,
         count_denied=limit.count_denied,
     )
     return Call(limit, key, cost, now, span, advance)
@@ -49,7 +51,7 @@ def judge(call: Call, outcome: Outcome) -> Decision:
     """Turn the outcome of a call into its decision."""
     policy, shadow = call.limit.policy, call.limit.is_shadow
     algorithm = algorithms.load(policy.algorithm)
-    state = algorithms.State(outcome.count, outcome.weighed)
+    state = algorithms.State(outcome.count, outcome.weighed, outcome.empty_at, outcome.room_at)
     verdict = algorithm.judge(policy, call.span, call.cost, call.now, state)
     allowed = outcome.fits or shadow
     return Decision(

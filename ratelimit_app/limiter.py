@@ -64,8 +64,8 @@ def peek_all(keys: Mapping[L, str], *, cost: int | None = None) -> Decision:
 def refund(limit: LimitLike, key: str, *, cost: int | None = None) -> None:
     """Give units back to the window that is running, until none are used."""
     if call := _plan({limit: key}, cost)[0]:
-        row, amount = call.row, call.advance.amount
-        _ask(lambda store: store.refund(row, amount))
+        advance = call.advance
+        _ask(lambda store: store.refund(advance))
 
 
 def reset(limit: LimitLike, key: str) -> None:

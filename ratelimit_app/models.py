@@ -1,4 +1,4 @@
-"""The two tables: the limits that staff edit, and the counters."""
+"""The tables: the limits that staff edit, the counters, and the calls that sliding logs keep."""
 
 import re
 from collections.abc import Callable
@@ -155,3 +155,25 @@ class Counter(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key} {self.window_start}: {self.count}"
+
+
+class LoggedCall(models.Model):
+    """A call that a sliding log has admitted: the running total of units after it, and its own.
+
+    The counter of the same key heads the log. Statements name the columns in this order.
+    """
+
+    pk = models.CompositePrimaryKey("key", "sequence")
+    key = ExactASCIIField(max_length=255)
+    sequence = models.BigIntegerField()
+    units = models.BigIntegerField()
+    expires_at = models.BigIntegerField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["expires_at"], name="ratelimit_log_expires_at"),
+            models.Index(fields=["key", "expires_at", "sequence"], name="ratelimit_log_oldest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.sequence}: {self.units}"

@@ -5,8 +5,11 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connections, models
 
 from ratelimit_app.conf import conf
-from ratelimit_app.models import Counter
+from ratelimit_app.models import Counter, LoggedCall
 from ratelimit_app.stores import database_of
+
+_COUNTERS = (Counter, LoggedCall)
+_APP_LABEL = Counter._meta.app_label
 
 
 class CounterRouter:
@@ -17,17 +20,17 @@ class CounterRouter:
     """
 
     def db_for_read(self, model: type[models.Model], **hints: Any) -> str | None:
-        return conf.database if model is Counter else None
+        return conf.database if model in _COUNTERS else None
 
     def db_for_write(self, model: type[models.Model], **hints: Any) -> str | None:
-        return conf.database if model is Counter else None
+        return conf.database if model in _COUNTERS else None
 
     def allow_migrate(
         self, db: str, app_label: str, model_name: str | None = None, **hints: Any
     ) -> bool | None:
         if db != conf.database or db == DEFAULT_DB_ALIAS or _is_shared():
             return None
-        return (app_label, model_name) == (Counter._meta.app_label, Counter._meta.model_name)
+        return app_label == _APP_LABEL and model_name in {model._meta.model_name for model in _COUNTERS}
 
 
 def _is_shared() -> bool:

@@ -6,6 +6,7 @@ from ratelimit_app import calls
 from ratelimit_app.limits import LiveLimit
 from ratelimit_app.policy import MAX_QUOTA, Policy
 from ratelimit_app.stores import Outcome
+from ratelimit_app.stores.rows import MAX_COUNT
 from tests.conftest import NOON
 
 NOW = NOON * 1_000_000 + 12_500_000
@@ -29,6 +30,8 @@ def test_plan_is_the_row_change_of_the_algorithm():
         "expires_at": (NOON + 120) * 1_000_000,
         "count_denied": False,
         "weighed": None,
+        "logged": None,
+        "most": MAX_COUNT,
     }
 
 

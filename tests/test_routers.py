@@ -3,7 +3,7 @@ from django.apps import apps
 from django.db import connections, router
 
 from project.models import ApiCall
-from ratelimit_app.models import Counter, Limit
+from ratelimit_app.models import Counter, Limit, LoggedCall
 from ratelimit_app.routers import CounterRouter
 
 ON_FILES = connections["default"].vendor == "sqlite"
@@ -24,10 +24,11 @@ def apart(monkeypatch):
     monkeypatch.setitem(connections["ratelimit"].settings_dict, "NAME", "another")
 
 
-def test_counters_live_on_the_alias_of_the_setting(settings):
-    assert router.db_for_write(Counter) == router.db_for_read(Counter) == "ratelimit"
+@pytest.mark.parametrize("model", [Counter, LoggedCall])
+def test_counters_live_on_the_alias_of_the_setting(settings, model):
+    assert router.db_for_write(model) == router.db_for_read(model) == "ratelimit"
     settings.RATELIMIT_DATABASE = "default"
-    assert router.db_for_write(Counter) == router.db_for_read(Counter) == "default"
+    assert router.db_for_write(model) == router.db_for_read(model) == "default"
 
 
 @pytest.mark.parametrize("model", [Limit, ApiCall, apps.get_model("auth", "User")])
@@ -38,7 +39,8 @@ def test_everything_else_is_left_to_the_other_routers(model):
 
 
 def test_database_of_its_own_gets_the_counters_alone(apart):
-    assert router.allow_migrate("ratelimit", "ratelimit_app", model_name="counter")
+    for model_name in ("counter", "loggedcall"):
+        assert router.allow_migrate("ratelimit", "ratelimit_app", model_name=model_name)
     for app_label, model_name in OTHERS:
         assert not router.allow_migrate("ratelimit", app_label, model_name=model_name)
 
@@ -64,6 +66,10 @@ def test_counters_on_the_default_database_keep_nothing_away_from_it(app_label, m
 def test_tables_are_where_the_router_puts_them():
     tables = {alias: set(connections[alias].introspection.table_names()) for alias in connections}
     assert {"ratelimit_app_limit", "project_apicall"} <= tables["default"]
-    assert "ratelimit_app_counter" in tables["ratelimit"]
+    assert {"ratelimit_app_counter", "ratelimit_app_loggedcall"} <= tables["ratelimit"]
     if ON_FILES:
-        assert tables["ratelimit"] == {"ratelimit_app_counter", "django_migrations"}
+        assert tables["ratelimit"] == {
+            "ratelimit_app_counter",
+            "ratelimit_app_loggedcall",
+            "django_migrations",
+        }

@@ -22,8 +22,18 @@ import importlib
 import pkgutil
 import typing
 
+from ratelimit_app.windows import MICROSECONDS
+
 if typing.TYPE_CHECKING:
     from ratelimit_app.policy import Policy
+
+
+#: No count grows past this: two of them still add up within the 64 bits of a column.
+MAX_COUNT = 2**62 - 1
+
+#: ``expires_at`` is indexed: in a row that changes with every call it moves in steps of a minute, so
+#: that most calls leave it alone.
+_EXPIRY_STEP = 60 * MICROSECONDS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,25 +64,43 @@ class Weighed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Logged:
+    """Each amount that is taken is an entry of a log, too: it counts until the entry has expired."""
+
+    now: int
+    expires_at: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """One conditional row change.
 
     ``count`` becomes ``max(count, floor) + amount``, only if that, with the part of the ``weighed``
-    row that still counts, is at most ``ceiling``; otherwise the row stays as it is.
+    row that still counts, is at most ``ceiling``; otherwise the row stays as it is. Where it is
+    ``logged``, ``count`` is what the entries that have not expired add up to. A limit that counts
+    refused calls too counts until the row holds ``most``.
     """
 
     floor: int
     amount: int
     ceiling: int
     weighed: Weighed | None = None
+    logged: Logged | None = None
+    most: int = MAX_COUNT
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """What the rows hold: the count of the span's own row, and that of the weighed one."""
+    """What the rows hold: the count of the span's own row, and that of the weighed one.
+
+    Of a log also the instants at which it will be empty (0 if it is), and at which enough of it will
+    have expired for the plan's amount (0 if it has, or never will).
+    """
 
     count: int
     weighed: int = 0
+    empty_at: int = 0
+    room_at: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,6 +127,11 @@ class Algorithm(typing.Protocol):
     def plan(self, policy: "Policy", span: Span, cost: int, now: int, /) -> Plan: ...
 
     def judge(self, policy: "Policy", span: Span, cost: int, now: int, state: State, /) -> Verdict: ...
+
+
+def kept_until(instant: int) -> int:
+    """Return when a row may be pruned that is needed until an instant, and changes with every call."""
+    return (instant // _EXPIRY_STEP + 1) * _EXPIRY_STEP
 
 
 def names() -> list[str]:

@@ -8,17 +8,14 @@ and a clock that steps back finds the instant where it was.
 
 import datetime
 
-from ratelimit_app.algorithms import Plan, Span, State, Verdict
+from ratelimit_app.algorithms import Plan, Span, State, Verdict, kept_until
 from ratelimit_app.policy import Policy
 from ratelimit_app.windows import MICROSECONDS, to_microseconds
 
 _NANOSECONDS = 1_000  # in a microsecond
 
-#: Twenty years, in nanoseconds: an instant that far ahead, and another bucket on top, fit 64 bits.
+#: Twenty years, in nanoseconds: an instant two of them ahead, and another one on top, fit 64 bits.
 _LONGEST = 20 * 31_557_600 * MICROSECONDS * _NANOSECONDS
-
-#: ``expires_at`` is indexed, and moves on in steps of a minute, so that most calls leave it alone.
-_EXPIRY_STEP = 60 * MICROSECONDS
 
 
 def check(policy: Policy) -> None:
@@ -29,8 +26,8 @@ def check(policy: Policy) -> None:
 
 
 def span(policy: Policy, now: int, zone: datetime.tzinfo) -> Span:
-    full_at_the_latest = now + -(-_bucket(policy) // _NANOSECONDS)
-    expires_at = (full_at_the_latest // _EXPIRY_STEP + 1) * _EXPIRY_STEP
+    # A bucket that counts refused calls too may owe as much as it holds.
+    expires_at = kept_until(now + _microseconds(2 * _bucket(policy)))
     return Span(start=0, end=expires_at, expires_at=expires_at)
 
 
@@ -38,7 +35,13 @@ def plan(policy: Policy, span: Span, cost: int, now: int) -> Plan:
     instant = now * _NANOSECONDS
     # What is larger than the bucket never fits; where it is counted all the same, it is bounded.
     tokens = min(cost, _capacity(policy) + 1)
-    return Plan(floor=instant, amount=tokens * _token(policy), ceiling=instant + _bucket(policy))
+    bucket = _bucket(policy)
+    return Plan(
+        floor=instant,
+        amount=tokens * _token(policy),
+        ceiling=instant + bucket,
+        most=instant + 2 * bucket,
+    )
 
 
 def judge(policy: Policy, span: Span, cost: int, now: int, state: State) -> Verdict:

@@ -1,25 +1,17 @@
 """What every store does; a vendor's module adds the few statements that differ."""
 
 import dataclasses
-import random
-import time
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Sequence
+from typing import ClassVar
 
-from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-from ratelimit_app import clock
-from ratelimit_app.conf import conf
-from ratelimit_app.stores.committing import committing_connection, in_transaction
+from ratelimit_app.algorithms import Logged
+from ratelimit_app.stores import logs
+from ratelimit_app.stores.committing import in_transaction
 from ratelimit_app.stores.rows import Advance, Outcome, Row
-
-T = TypeVar("T")
-
-#: Seconds of the first pause before a statement that met a lock is sent again; it doubles.
-_FIRST_PAUSE = 0.001
-_LONGEST_PAUSE = 0.05
+from ratelimit_app.stores.sending import Sender
 
 # ``key`` is a reserved word of MySQL, but not behind a period.
 _READ = "SELECT c.key, c.window_start, c.count FROM ratelimit_app_counter c WHERE "
@@ -35,17 +27,20 @@ UPDATE ratelimit_app_counter SET count = CASE WHEN count > %s THEN count - %s EL
 WHERE ratelimit_app_counter.key = %s AND window_start = %s
 """
 _RESET = "DELETE FROM ratelimit_app_counter WHERE ratelimit_app_counter.key = %s"
-_COUNT_EXPIRED = "SELECT count(*) FROM ratelimit_app_counter WHERE expires_at <= %s"
+_COUNT_EXPIRED = """
+SELECT (SELECT count(*) FROM ratelimit_app_counter WHERE expires_at <= %s)
+    + (SELECT count(*) FROM ratelimit_app_loggedcall WHERE expires_at <= %s)
+"""
 
 
-class Store:
+class Store(Sender):
     """The counters on one database alias."""
 
     #: Whether the server has a clock that several hosts can agree on.
     has_clock: ClassVar[bool] = True
 
-    def __init__(self, alias: str) -> None:
-        self.alias = alias
+    #: What deletes a batch of expired rows of each table: parameters are the instant and the number of rows.
+    prune_statements: ClassVar[Sequence[str]]
 
     def advance_all(self, advances: Sequence[Advance]) -> list[Outcome]:
         """Move all of the counters or none of them; return an outcome for each, in the order given.
@@ -55,21 +50,16 @@ class Store:
         """
         if len(advances) < 2:
             return [self.advance(advance) for advance in advances]
-        outcomes: dict[Row, Outcome] = {}
-        if all(advance.fits(0) for advance in advances):
-            outcomes = self.retry(lambda: self._advance_in_transaction(advances))
-        outcomes |= self.look([advance for advance in advances if advance.row not in outcomes])
-        for advance in advances:
-            if advance.count_denied and not outcomes[advance.row].fits:
-                # It stays refused, even if there should be room by now.
-                outcomes[advance.row] = dataclasses.replace(self.advance(advance), fits=False)
+        outcomes = self.retry(lambda: self.send_all(self.connection(), advances))
         return [outcomes[advance.row] for advance in advances]
 
     def advance(self, advance: Advance) -> Outcome:
-        """Move one counter by one atomic statement."""
+        """Move one counter by one atomic statement; one that is logged takes a transaction."""
         if not advance.fits(0) and not advance.count_denied:
             # No row has room, and a row that does not exist yet would not be asked.
             return self.look([advance])[advance.row]
+        if advance.logged:
+            return self.retry(lambda: self.send_all(self.connection(), [advance]))[advance.row]
         return self.retry(lambda: self.send_advance(self.connection(), advance))
 
     def read(self, rows: Sequence[Row]) -> dict[Row, int]:
@@ -83,26 +73,41 @@ class Store:
 
     def look(self, advances: Sequence[Advance]) -> dict[Row, Outcome]:
         """Tell which of the counters could be moved as they are. Writes nothing."""
-        weighed = [advance.weighed_row for advance in advances if advance.weighed_row]
-        counts = self.read([*(advance.row for advance in advances), *weighed])
-        return {
+        plain = [advance for advance in advances if not advance.logged]
+        beside = [advance.weighed_row for advance in plain if advance.weighed_row]
+        counts = self.read([*(advance.row for advance in plain), *beside])
+        met = {
             advance.row: _met(
                 advance, counts[advance.row], counts[advance.weighed_row] if advance.weighed_row else 0
             )
+            for advance in plain
+        }
+        return met | {
+            advance.row: self._look_into_log(advance, advance.logged)
             for advance in advances
+            if advance.logged
         }
 
-    def refund(self, row: Row, amount: int) -> None:
-        """Take an amount off a counter, down to 0."""
-        self.execute(_REFUND, [amount, amount, row.key, row.window_start])
+    def refund(self, advance: Advance) -> None:
+        """Take the amount of an advance off its counter, down to 0."""
+        row, amount, logged = advance.row, advance.amount, advance.logged
+        if logged:
+            self.transact(lambda cursor: logs.refund(cursor, advance, logged))
+        else:
+            self.execute(_REFUND, [amount, amount, row.key, row.window_start])
 
     def reset(self, key: str) -> None:
         """Delete all rows of a stored key."""
-        self.execute(_RESET, [key])
+
+        def delete(cursor: CursorWrapper) -> None:
+            cursor.execute(_RESET, [key])
+            logs.forget(cursor, key)
+
+        self.transact(delete)
 
     def count_expired(self, now: int) -> int:
         """Count the rows that pruning would delete at an instant."""
-        return int(self.fetch_all(_COUNT_EXPIRED, [now])[0][0])
+        return int(self.fetch_all(_COUNT_EXPIRED, [now, now])[0][0])
 
     def prune(self, now: int, batch_size: int) -> int:
         """Delete at most so many rows that have expired by an instant; return how many."""
@@ -118,21 +123,30 @@ class Store:
         """
         raise NotImplementedError
 
+    def send_all(self, connection: BaseDatabaseWrapper, advances: Sequence[Advance]) -> dict[Row, Outcome]:
+        """Move all of the counters or none of them, in a transaction; bring an outcome for each back."""
+        outcomes: dict[Row, Outcome] = {}
+        if len(advances) == 1 or all(advance.fits(0) for advance in advances):
+            outcomes = in_transaction(connection, lambda: self._move_all(connection, advances))
+        outcomes |= self.look([advance for advance in advances if advance.row not in outcomes])
+        for advance in advances if len(advances) > 1 else ():
+            if advance.count_denied and not outcomes[advance.row].fits:
+                # It stays refused, even if there should be room by now.
+                outcomes[advance.row] = dataclasses.replace(self.advance(advance), fits=False)
+        return outcomes
+
     def send_prune(self, connection: BaseDatabaseWrapper, now: int, batch_size: int) -> int:
         """Delete a batch of expired rows, leaving alone what others have locked where that can be."""
-        raise NotImplementedError
+        deleted = 0
+        with connection.cursor() as cursor:
+            for statement in self.prune_statements:
+                cursor.execute(statement, [now, batch_size - deleted])
+                deleted += cursor.rowcount
+        return deleted
 
     def server_time(self) -> int:
         """Return the server's clock in microseconds since the epoch, where it has one."""
         raise NotImplementedError
-
-    def is_contention(self, error: DatabaseError) -> bool:
-        """Tell whether a statement failed only because another one was in its way."""
-        raise NotImplementedError
-
-    def connection(self) -> BaseDatabaseWrapper:
-        """Return the connection to send statements on."""
-        return committing_connection(self.alias)
 
     # What both build on -------------------------------------------------------------------------
 
@@ -142,53 +156,36 @@ class Store:
         count, weighed = cursor.fetchone() or (0, 0)
         return _met(advance, count, weighed if advance.weighed else 0)
 
-    def execute(self, sql: str, params: Sequence[str | int]) -> int:
-        """Send a statement; return how many rows it changed."""
+    def _move_all(
+        self, connection: BaseDatabaseWrapper, advances: Sequence[Advance]
+    ) -> tuple[bool, dict[Row, Outcome]]:
+        """Move the rows until one has no room; return whether to keep that, and the outcomes that it has.
 
-        def send() -> int:
-            with self.connection().cursor() as cursor:
-                cursor.execute(sql, params)
-                return int(cursor.rowcount)
-
-        return self.retry(send)
-
-    def fetch_all(self, sql: str, params: Sequence[str | int] = ()) -> list[tuple[Any, ...]]:
-        """Send a query; return its rows."""
-
-        def send() -> list[tuple[Any, ...]]:
-            with self.connection().cursor() as cursor:
-                cursor.execute(sql, params)
-                return list(cursor.fetchall())
-
-        return self.retry(send)
-
-    def retry(self, send: Callable[[], T]) -> T:
-        """Send again what met a lock or a deadlock, for at most ``RATELIMIT_TIMEOUT`` seconds."""
-        deadline = clock.monotonic() + conf.timeout
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                return send()
-            except DatabaseError as error:
-                if not self.is_contention(error) or clock.monotonic() >= deadline:
-                    raise
-            time.sleep(random.uniform(0, pause))  # noqa: S311 (spreads callers, guards nothing)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _advance_in_transaction(self, advances: Sequence[Advance]) -> dict[Row, Outcome]:
-        """Move all rows, or come back with the outcome of the first that has no room, and none moved."""
-        connection = self.connection()
-
-        def move() -> tuple[bool, dict[Row, Outcome]]:
-            moved = {}
-            for advance in sorted(advances, key=lambda advance: advance.row):
-                outcome = self.send_advance(connection, advance)
+        Of several, only the outcome that refuses counts; one alone may count what it refuses.
+        """
+        outcomes = {}
+        for advance in sorted(advances, key=lambda advance: advance.row):
+            outcome = outcomes[advance.row] = self.send_advance(connection, advance.head)
+            if not outcome.fits:
+                return False, {advance.row: outcome}
+        # Logs are read when all is locked: a transaction may see all of them as they were at its first
+        # look.
+        for advance in advances:
+            if advance.logged:
+                with connection.cursor() as cursor:
+                    total = outcomes[advance.row].count
+                    moved, outcome = logs.append(cursor, advance, advance.logged, total=total)
                 if not outcome.fits:
-                    return False, {advance.row: outcome}
-                moved[advance.row] = outcome
-            return True, moved
+                    return moved and len(advances) == 1, {advance.row: outcome}
+                outcomes[advance.row] = outcome
+        return True, outcomes
 
-        return in_transaction(connection, move)
+    def _look_into_log(self, advance: Advance, logged: Logged) -> Outcome:
+        def look() -> Outcome:
+            with self.connection().cursor() as cursor:
+                return logs.look(cursor, advance, logged)
+
+        return self.retry(look)
 
 
 def _met(advance: Advance, count: int, weighed: int) -> Outcome:

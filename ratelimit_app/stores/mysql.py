@@ -60,6 +60,11 @@ SELECT `key`, window_start FROM ratelimit_app_counter
 WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
 """
 _DELETE = "DELETE FROM ratelimit_app_counter WHERE `key` = %s AND window_start = %s"
+_LOCK_EXPIRED_CALLS = """
+SELECT `key`, sequence FROM ratelimit_app_loggedcall
+WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
+"""
+_DELETE_CALL = "DELETE FROM ratelimit_app_loggedcall WHERE `key` = %s AND sequence = %s"
 _SERVER_TIME = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 #: ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK, ER_CHECKREAD
@@ -85,11 +90,14 @@ class VendorStore(Store):
     def send_prune(self, connection: BaseDatabaseWrapper, now: int, batch_size: int) -> int:
         # DELETE knows no SKIP LOCKED, and would meet the rows of live requests in another order.
         def delete() -> tuple[bool, int]:
+            deleted = 0
             with connection.cursor() as cursor:
-                cursor.execute(_LOCK_EXPIRED, [now, batch_size])
-                expired = cursor.fetchall()
-                cursor.executemany(_DELETE, expired)
-            return True, len(expired)
+                for lock, remove in ((_LOCK_EXPIRED_CALLS, _DELETE_CALL), (_LOCK_EXPIRED, _DELETE)):
+                    cursor.execute(lock, [now, batch_size - deleted])
+                    expired = cursor.fetchall()
+                    cursor.executemany(remove, expired)
+                    deleted += len(expired)
+            return True, deleted
 
         return in_transaction(connection, delete)
 

@@ -51,6 +51,12 @@ DELETE FROM ratelimit_app_counter WHERE (key, window_start) IN (
     WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
 )
 """
+_PRUNE_LOG = """
+DELETE FROM ratelimit_app_loggedcall WHERE (key, sequence) IN (
+    SELECT key, sequence FROM ratelimit_app_loggedcall
+    WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
+)
+"""
 _SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 #: serialization_failure, deadlock_detected, lock_not_available
@@ -58,6 +64,8 @@ _CONTENTION = {"40001", "40P01", "55P03"}
 
 
 class VendorStore(Store):
+    prune_statements = (_PRUNE_LOG, _PRUNE)
+
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
         with connection.cursor() as cursor:
             while True:
@@ -69,11 +77,6 @@ class VendorStore(Store):
                     return Outcome(False, count, weighed)
                 # The refusal saw a row that was changed after the statement had begun, and its
                 # count is from before that, when there was room: ask anew.
-
-    def send_prune(self, connection: BaseDatabaseWrapper, now: int, batch_size: int) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(_PRUNE, [now, batch_size])
-            return int(cursor.rowcount)
 
     def server_time(self) -> int:
         return int(self.fetch_all(_SERVER_TIME)[0][0])

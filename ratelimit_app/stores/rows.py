@@ -2,10 +2,7 @@
 
 import dataclasses
 
-from ratelimit_app.algorithms import Weighed
-
-#: No count grows past this: two of them still add up within the 64 bits of a column.
-MAX_COUNT = 2**62 - 1
+from ratelimit_app.algorithms import MAX_COUNT, Logged, Weighed
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -20,8 +17,9 @@ class Row:
 class Advance:
     """Move one counter: ``count = max(count, floor) + amount``, only if that is at most ``ceiling``.
 
-    The part of a ``weighed`` row that still counts comes on top of it. With ``count_denied`` the row
-    moves past the ceiling too.
+    The part of a ``weighed`` row that still counts comes on top of it. Where it is ``logged``, the
+    count is what the entries of the log add up to that have not expired. With ``count_denied`` the row
+    moves past the ceiling too, to ``most`` at most.
     """
 
     row: Row
@@ -31,6 +29,8 @@ class Advance:
     expires_at: int
     count_denied: bool = False
     weighed: Weighed | None = None
+    logged: Logged | None = None
+    most: int = MAX_COUNT
 
     @property
     def first(self) -> int:
@@ -40,7 +40,12 @@ class Advance:
     @property
     def highest(self) -> int:
         """The count that the row may be moved to at most."""
-        return MAX_COUNT if self.count_denied else self.ceiling
+        return self.most if self.count_denied else self.ceiling
+
+    @property
+    def head(self) -> "Advance":
+        """The advance of the row that heads a log: it holds the running total, and is locked by it."""
+        return dataclasses.replace(self, ceiling=MAX_COUNT, logged=None) if self.logged else self
 
     @property
     def params(self) -> dict[str, str | int]:
@@ -75,9 +80,12 @@ class Outcome:
 
     Among several, one that did not fit keeps the others from being moved: their counts are then
     the ones that were met. ``weighed`` is the count of a weighed row; of one that was moved it is 0,
-    and the part that still counts is in ``count``.
+    and the part that still counts is in ``count``. ``empty_at`` and ``room_at`` are the instants at
+    which a log will be empty, and will have room for what was refused.
     """
 
     fits: bool
     count: int
     weighed: int = 0
+    empty_at: int = 0
+    room_at: int = 0

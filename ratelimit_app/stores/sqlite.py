@@ -1,5 +1,7 @@
 """Counters in SQLite (3.35 or newer, for RETURNING)."""
 
+import weakref
+
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -35,10 +37,18 @@ DELETE FROM ratelimit_app_counter WHERE rowid IN (
     SELECT rowid FROM ratelimit_app_counter WHERE expires_at <= %s ORDER BY expires_at LIMIT %s
 )
 """
+_PRUNE_LOG = """
+DELETE FROM ratelimit_app_loggedcall WHERE rowid IN (
+    SELECT rowid FROM ratelimit_app_loggedcall WHERE expires_at <= %s ORDER BY expires_at LIMIT %s
+)
+"""
+#: The driver's connections that know ``ratelimit_part``, by Django's.
+_with_function: "weakref.WeakKeyDictionary[BaseDatabaseWrapper, object]" = weakref.WeakKeyDictionary()
 
 
 class VendorStore(Store):
     has_clock = False
+    prune_statements = (_PRUNE_LOG, _PRUNE)
 
     def connection(self) -> BaseDatabaseWrapper:
         # A file has one writer. A caller that has written holds it, and a second connection would
@@ -48,7 +58,7 @@ class VendorStore(Store):
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
         with connection.cursor() as cursor:
             if advance.weighed:
-                connection.connection.create_function("ratelimit_part", 3, _part, deterministic=True)
+                _add_function(connection)
             while True:
                 cursor.execute(_ADVANCE_WEIGHED if advance.weighed else _ADVANCE, advance.params)
                 # Only a statement that was read to its end has ended, and committed. RETURNING is
@@ -64,14 +74,16 @@ class VendorStore(Store):
                     return met
                 # Another process has made room between the two: ask anew.
 
-    def send_prune(self, connection: BaseDatabaseWrapper, now: int, batch_size: int) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(_PRUNE, [now, batch_size])
-            return int(cursor.rowcount)
-
     def is_contention(self, error: DatabaseError) -> bool:
         # SQLITE_BUSY, SQLITE_LOCKED and their kinds; Python 3.10 knows no code, only the words.
         return "is locked" in str(error)
+
+
+def _add_function(connection: BaseDatabaseWrapper) -> None:
+    # Once for each: to add it again ends prepared statements, and fails while a cursor is being read.
+    if _with_function.get(connection) is not connection.connection:
+        connection.connection.create_function("ratelimit_part", 3, _part, deterministic=True)
+        _with_function[connection] = connection.connection
 
 
 def _part(count: int, weight: int, scale: int) -> int:

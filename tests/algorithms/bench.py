@@ -18,12 +18,13 @@ class Bench:
         self.zone = zone
         self.rows: dict[tuple[Policy, int], int] = {}
         self.expiry: dict[tuple[Policy, int], int] = {}
+        self.logs: dict[Policy, list[tuple[int, int]]] = {}
 
     def consume(self, policies: Sequence[Policy], now: int, cost: int = 1) -> Decision:
         """Take the cost from all of the policies or from none, at an instant in microseconds."""
         fits = [self._fits(policy, now, cost) for policy in policies]
         for policy, fit in zip(policies, fits, strict=True):
-            if all(fits) or (self.count_denied and not fit):
+            if all(fits) or (self.count_denied and not fit and self._counts(policy, now, cost)):
                 self._move(policy, now, cost)
         return self._judge(policies, now, cost, fits)
 
@@ -35,14 +36,27 @@ class Bench:
         """Forget the rows that have expired by an instant."""
         for row in [row for row, expires_at in self.expiry.items() if expires_at <= now]:
             del self.rows[row], self.expiry[row]
+        for log in self.logs.values():
+            log[:] = [(expires_at, units) for expires_at, units in log if expires_at > now]
 
     def _fits(self, policy: Policy, now: int, cost: int) -> bool:
+        return self._after(policy, now, cost) <= self._plan(policy, now, cost).ceiling
+
+    def _counts(self, policy: Policy, now: int, cost: int) -> bool:
+        return self._after(policy, now, cost) <= self._plan(policy, now, cost).most
+
+    def _after(self, policy: Policy, now: int, cost: int) -> int:
         plan = self._plan(policy, now, cost)
-        part = plan.weighed.part(self._state(policy, now).weighed) if plan.weighed else 0
-        return max(self._count(policy, now), plan.floor) + plan.amount + part <= plan.ceiling
+        state = self._state(policy, now, cost)
+        part = plan.weighed.part(state.weighed) if plan.weighed else 0
+        return max(state.count, plan.floor) + plan.amount + part
 
     def _move(self, policy: Policy, now: int, cost: int) -> None:
         span, plan = self._span(policy, now), self._plan(policy, now, cost)
+        if plan.logged:
+            log = self.logs.setdefault(policy, [])
+            log.append((max([plan.logged.expires_at, *(expires_at for expires_at, _ in log)]), plan.amount))
+            return
         row = policy, span.start
         self.rows[row] = max(self._count(policy, now), plan.floor) + plan.amount
         self.expiry[row] = max(self.expiry.get(row, span.expires_at), span.expires_at)
@@ -69,13 +83,25 @@ class Bench:
 
     def verdict(self, policy: Policy, now: int, cost: int = 1) -> algorithms.Verdict:
         """Let the algorithm judge the row as it is."""
-        state = self._state(policy, now)
+        state = self._state(policy, now, cost)
         return algorithms.load(policy.algorithm).judge(policy, self._span(policy, now), cost, now, state)
 
-    def _state(self, policy: Policy, now: int) -> algorithms.State:
-        weighed = self._plan(policy, now, 1).weighed
-        beside = self.rows.get((policy, weighed.window_start), 0) if weighed else 0
+    def _state(self, policy: Policy, now: int, cost: int) -> algorithms.State:
+        plan = self._plan(policy, now, cost)
+        if plan.logged:
+            return self._logged(policy, plan, plan.logged.now)
+        beside = self.rows.get((policy, plan.weighed.window_start), 0) if plan.weighed else 0
         return algorithms.State(self._count(policy, now), beside)
+
+    def _logged(self, policy: Policy, plan: algorithms.Plan, now: int) -> algorithms.State:
+        live = [entry for entry in self.logs.get(policy, []) if entry[0] > now]
+        used = sum(units for _, units in live)
+        room_at, left = 0, used
+        for expires_at, units in live:
+            if left + plan.amount <= plan.ceiling:
+                break
+            room_at, left = expires_at, left - units
+        return algorithms.State(used, 0, max((expires_at for expires_at, _ in live), default=0), room_at)
 
     def _count(self, policy: Policy, now: int) -> int:
         return self.rows.get((policy, self._span(policy, now).start), 0)

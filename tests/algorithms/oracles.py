@@ -179,4 +179,47 @@ SLIDING_WINDOW = {
     ),
 }
 
-ALL = FIXED_WINDOW | TOKEN_BUCKET | SLIDING_WINDOW
+SLIDING_LOG = {
+    "the source's log: 2 per 10 s": Table(
+        ("2/10s",),
+        [
+            (0, 1, True, 1, 0),
+            (0, 1, True, 0, 0),
+            (0.2, 1, False, 0, 9.8),
+            (9.8, 1, False, 0, 0.2),
+            (9.999_999, 1, False, 0, 0.000_001),
+            (10, 1, True, 1, 0),
+        ],
+        algorithm="sliding_log",
+    ),
+    "costs: the wait is for as many entries as are needed": Table(
+        ("10/min",),
+        [
+            (0, 2, True, 8, 0),
+            (10, 3, True, 5, 0),
+            (20, 5, True, 0, 0),
+            (30, 1, False, 0, 30),
+            (30, 2, False, 0, 30),
+            (30, 3, False, 0, 40),
+            (30, 5, False, 0, 40),
+            (30, 6, False, 0, 50),
+            (30, 10, False, 0, 50),
+            (30, 11, False, 0, None),
+            (60, Peek(3), False, 2, 10),
+            (60, 2, True, 0, 0),
+            (80, 9, False, 8, 40),
+            (80, 8, True, 0, 0),
+        ],
+        algorithm="sliding_log",
+    ),
+    "several: 3/s and 6/min": Table(
+        ("3/s", "6/min"),
+        [(at / 4, 1, True, 2 - at, 0) for at in range(3)]
+        + [(0.75, 1, False, 0, 0.25)]
+        + [(1 + at / 4, 1, True, 0, 0) for at in range(3)]
+        + [(1.75, 1, False, 0, 58.25), (60, 1, True, 0, 0), (60, 1, False, 0, 0.25)],
+        algorithm="sliding_log",
+    ),
+}
+
+ALL = FIXED_WINDOW | TOKEN_BUCKET | SLIDING_WINDOW | SLIDING_LOG

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from ratelimit_app import limiter
 from ratelimit_app.algorithms import Weighed
-from ratelimit_app.models import Counter
+from ratelimit_app.models import Counter, LoggedCall
 from ratelimit_app.policy import MAX_QUOTA
 from ratelimit_app.stores import Advance, Outcome, Row, store_for
 from ratelimit_app.stores.rows import MAX_COUNT
@@ -314,11 +314,12 @@ class StoreContract:
     @pytest.mark.parametrize(("amount", "left"), [(1, 2), (2, 1), (3, 0), (4, 0), (MAX_QUOTA + 1, 0)])
     def test_refund_takes_units_off_down_to_zero(self, store, amount, left):
         put("b", count=3)
-        store.refund(put("a", count=3), amount)
+        put("a", count=3)
+        store.refund(advance("a", amount=amount))
         assert stored() == {("a", 0): (left, 100), ("b", 0): (3, 100)}
 
     def test_refund_of_an_absent_row_makes_none(self, store):
-        store.refund(Row("k", 0), 1)
+        store.refund(advance("k"))
         assert stored() == {}
 
     def test_reset_forgets_all_windows_of_its_key_and_no_other(self, store):
@@ -351,13 +352,20 @@ class StoreContract:
         Counter.objects.bulk_create(
             Counter(key=f"k{i}", window_start=0, count=1, expires_at=i) for i in range(3_000)
         )
+        LoggedCall.objects.bulk_create(
+            LoggedCall(key=f"k{i}", sequence=1, units=1, expires_at=i) for i in range(3_000)
+        )
         with queries() as asked:
-            assert store.prune(10, 5) == 5
-        statement = next(query["sql"] for query in asked if "expires_at" in query["sql"])
-        plan = self.explain(statement)
-        assert "ratelimit_expires_at" in plan
-        assert "SCAN " not in plan  # SQLite's word for reading all of an index
-        assert "Seq Scan" not in plan
+            assert store.prune(10, 14) == 14
+        for table, index in {
+            "counter": "ratelimit_expires_at",
+            "loggedcall": "ratelimit_log_expires_at",
+        }.items():
+            named = [query["sql"] for query in asked if f"ratelimit_app_{table}" in query["sql"]]
+            plan = self.explain(next(sql for sql in named if "expires_at" in sql))
+            assert index in plan
+            assert "SCAN " not in plan  # SQLite's word for reading all of an index
+            assert "Seq Scan" not in plan
 
     # Others at work -----------------------------------------------------------------------------
 

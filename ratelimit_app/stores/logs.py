@@ -1,0 +1,101 @@
+"""The log of a key: an entry for each call that was admitted, with the running total of units.
+
+What is used is the difference of two totals: that of the newest entry, and that before the oldest one
+which has not expired. Either is one look into an index, however long the log. The row that heads the
+log, which holds the total too, is locked before the log is read.
+"""
+
+from django.db.backends.utils import CursorWrapper
+
+from ratelimit_app.algorithms import Logged
+from ratelimit_app.stores.rows import Advance, Outcome, Row
+
+# ``key`` is a reserved word of MySQL, but not behind a period.
+_READ = """
+SELECT newest.sequence - oldest.sequence + oldest.units, newest.sequence, newest.expires_at
+FROM (
+    SELECT c.sequence, c.expires_at FROM ratelimit_app_loggedcall c
+    WHERE c.key = %s ORDER BY c.sequence DESC LIMIT 1
+) AS newest, (
+    SELECT c.sequence, c.units FROM ratelimit_app_loggedcall c
+    WHERE c.key = %s AND c.expires_at > %s ORDER BY c.expires_at, c.sequence LIMIT 1
+) AS oldest
+"""
+_ROOM = """
+SELECT c.expires_at FROM ratelimit_app_loggedcall c
+WHERE c.key = %s AND c.sequence >= %s ORDER BY c.sequence LIMIT 1
+"""
+# The columns in the order of the table, because no one way to name the first suits all databases.
+_APPEND = "INSERT INTO ratelimit_app_loggedcall VALUES (%s, %s, %s, %s)"
+_FORGET = "DELETE FROM ratelimit_app_loggedcall WHERE ratelimit_app_loggedcall.key = %s"
+_REMOVE = _FORGET + " AND sequence > %s AND sequence - units >= %s"
+# MySQL makes assignments in the order written, each seeing those before it.
+_SHORTEN = """
+UPDATE ratelimit_app_loggedcall SET units = units - (sequence - %s), sequence = %s
+WHERE ratelimit_app_loggedcall.key = %s AND sequence > %s
+"""
+_LOCK = """
+UPDATE ratelimit_app_counter SET count = count
+WHERE ratelimit_app_counter.key = %s AND window_start = %s
+"""
+_SET_TOTAL = """
+UPDATE ratelimit_app_counter SET count = %s
+WHERE ratelimit_app_counter.key = %s AND window_start = %s
+"""
+
+
+def look(cursor: CursorWrapper, advance: Advance, logged: Logged) -> Outcome:
+    """Tell whether a log has room for an advance as it is. Writes nothing."""
+    used, total, empty_at = _read(cursor, advance.row, logged)
+    if advance.fits(used):
+        return Outcome(True, used, empty_at=empty_at)
+    return Outcome(False, used, empty_at=empty_at, room_at=_room_at(cursor, advance, total))
+
+
+def append(cursor: CursorWrapper, advance: Advance, logged: Logged, *, total: int) -> tuple[bool, Outcome]:
+    """Log an advance that has moved the head of its log to a total.
+
+    Returns whether that may stay, and the outcome; where it may not, nothing was logged.
+    """
+    if total == advance.amount:
+        cursor.execute(_FORGET, [advance.row.key])  # the head is new: what a former one left has expired
+    used, _, empty_at = _read(cursor, advance.row, logged)
+    if used + advance.amount > advance.highest:
+        return False, look(cursor, advance, logged)
+    # Entries expire in their order, though the clock may have stepped back.
+    empty_at = max(logged.expires_at, empty_at)
+    cursor.execute(_APPEND, [advance.row.key, total, advance.amount, empty_at])
+    if advance.fits(used):
+        return True, Outcome(True, used + advance.amount, empty_at=empty_at)
+    room_at = _room_at(cursor, advance, total)
+    return True, Outcome(False, used + advance.amount, empty_at=empty_at, room_at=room_at)
+
+
+def refund(cursor: CursorWrapper, advance: Advance, logged: Logged) -> None:
+    """Take an amount off the newest entries, until none that still counts is left."""
+    row = advance.row
+    cursor.execute(_LOCK, [row.key, row.window_start])
+    used, total, _ = _read(cursor, row, logged)
+    if not used:
+        return
+    total -= min(used, advance.amount)
+    cursor.execute(_SET_TOTAL, [total, row.key, row.window_start])
+    cursor.execute(_REMOVE, [row.key, total, total])
+    cursor.execute(_SHORTEN, [total, total, row.key, total])
+
+
+def forget(cursor: CursorWrapper, key: str) -> None:
+    """Delete the entries of a stored key."""
+    cursor.execute(_FORGET, [key])
+
+
+def _read(cursor: CursorWrapper, row: Row, logged: Logged) -> tuple[int, int, int]:
+    """Return the units used, the running total, and when the last of them expires; zeros if none are."""
+    cursor.execute(_READ, [row.key, row.key, logged.now])
+    return cursor.fetchone() or (0, 0, 0)
+
+
+def _room_at(cursor: CursorWrapper, advance: Advance, total: int) -> int:
+    """Return when so many units will have expired that an advance fits; 0 where it never does."""
+    cursor.execute(_ROOM, [advance.row.key, total + advance.amount - advance.ceiling])
+    return (cursor.fetchone() or (0,))[0]
