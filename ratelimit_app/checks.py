@@ -7,12 +7,12 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.core import checks
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from ratelimit_app import headers
 from ratelimit_app.conf import conf
 from ratelimit_app.limits import declared
-from ratelimit_app.stores import database_of, has_store
+from ratelimit_app.stores import database_of, has_store, store_for
 
 CLOCKS = ("database", "local")
 
@@ -118,6 +118,32 @@ def check_sqlite_file(app_configs: Sequence[AppConfig] | None, **kwargs: Any) ->
             id="ratelimit_app.W001",
         )
     ]
+
+
+@checks.register(checks.Tags.database)
+def check_functions(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[checks.CheckMessage]:
+    """Report what the counters' database could have besides the tables, and has not."""
+    missing = conf.database in (databases or ()) and _missing(conf.database)
+    if not missing:
+        return []
+    return [
+        checks.Warning(
+            f"The counters' database has not {missing}: several limits at once, and sliding logs, take a "
+            "transaction instead of one round trip.",
+            hint="Send what 'manage.py sqlmigrate ratelimit_app 0003' prints as a role that may create "
+            "functions, and restart.",
+            id="ratelimit_app.W003",
+        )
+    ]
+
+
+def _missing(alias: str) -> str:
+    try:
+        return store_for(alias).missing()
+    except Error:  # a database that does not answer is for others to report
+        return ""
 
 
 def _check_seconds(value: object) -> None:

@@ -57,7 +57,10 @@ def peek(limit: LimitLike, key: str, *, cost: int | None = None) -> Decision:
 
 
 def peek_all(keys: Mapping[L, str], *, cost: int | None = None) -> Decision:
-    """Tell what ``consume_all`` would answer now, by one query. Takes nothing and writes nothing."""
+    """Tell what ``consume_all`` would answer now. Takes nothing and writes nothing.
+
+    One query reads all counters, and for each sliding log one or two more its entries.
+    """
     return _decide(keys, cost, _look)
 
 

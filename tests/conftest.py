@@ -10,7 +10,10 @@ from ratelimit_app import reporting
 from ratelimit_app.testing import FrozenClock, frozen_time
 
 pytest.register_assert_rewrite(
-    "tests.algorithms.bench", "tests.stores.contract", "tests.stores.server_contract"
+    "tests.algorithms.bench",
+    "tests.stores.contract",
+    "tests.stores.log_contract",
+    "tests.stores.server_contract",
 )
 hypothesis.settings.register_profile("ratelimit_app", deadline=None)  # other things run on the machine
 hypothesis.settings.load_profile("ratelimit_app")

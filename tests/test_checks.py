@@ -5,7 +5,8 @@ from django.core.checks import run_checks
 from django.core.management import call_command
 from django.db import connections
 
-from ratelimit_app.checks import SETTINGS
+from ratelimit_app.checks import SETTINGS, check_functions
+from tests.outages import outage
 
 #: By setting: its id, values that will do, values that will not.
 TABLE = {
@@ -122,6 +123,12 @@ def test_counters_on_an_alias_of_the_projects_own_sqlite_file_are_warned_of(monk
         monkeypatch.setitem(connections["ratelimit"].settings_dict, name, own[name])
     shared = connections["default"].vendor == "sqlite"
     assert [message.id for message in found()] == ["ratelimit_app.W001"] * shared
+
+
+@pytest.mark.django_db(transaction=True)
+def test_functions_of_a_database_that_does_not_answer_are_not_missed():
+    with outage("server"):
+        assert check_functions(None, databases=list(connections)) == []
 
 
 @pytest.mark.django_db

@@ -115,6 +115,14 @@ class Store(Sender):
 
     # What a vendor does in its own way ----------------------------------------------------------
 
+    #: What a migration sends to create and to drop what the database can have besides the tables.
+    create_statements: ClassVar[Sequence[str]] = ()
+    drop_statements: ClassVar[Sequence[str]] = ()
+
+    def missing(self) -> str:
+        """Return what the database could have besides the tables, and has not; empty if nothing."""
+        return ""
+
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
         """Move one counter by one statement, which is atomic by itself; bring the count back.
 

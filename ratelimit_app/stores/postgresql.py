@@ -1,10 +1,14 @@
 """Counters in PostgreSQL."""
 
-from django.db import DatabaseError
+import json
+from collections.abc import Sequence
+
+from django.db import DatabaseError, ProgrammingError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ratelimit_app.stores import postgresql_functions as functions
 from ratelimit_app.stores.base import Store
-from ratelimit_app.stores.rows import Advance, Outcome
+from ratelimit_app.stores.rows import Advance, Outcome, Row
 
 # The second SELECT brings the count of a row that stayed as it was, in the same round trip.
 _ADVANCE = """
@@ -57,14 +61,38 @@ DELETE FROM ratelimit_app_loggedcall WHERE (key, sequence) IN (
     WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
 )
 """
+_CALL = "SELECT ratelimit_app_advance(%s)"
+_MAY_CALL = "SELECT coalesce(has_function_privilege(to_regprocedure(%s), 'execute'), false)"
 _SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 #: serialization_failure, deadlock_detected, lock_not_available
 _CONTENTION = {"40001", "40P01", "55P03"}
 
+#: undefined_function, insufficient_privilege
+_NOT_CALLABLE = {"42883", "42501"}
+
+#: Whether there are the functions, by the alias and the name of a database.
+_with_functions: dict[tuple[str, str], bool] = {}
+
 
 class VendorStore(Store):
     prune_statements = (_PRUNE_LOG, _PRUNE)
+    create_statements = functions.CREATE
+    drop_statements = functions.DROP
+
+    def missing(self) -> str:
+        return "" if self._ask_for_functions() else f"the function {functions.SIGNATURE}"
+
+    def send_all(self, connection: BaseDatabaseWrapper, advances: Sequence[Advance]) -> dict[Row, Outcome]:
+        if not self._has_functions():
+            return super().send_all(connection, advances)
+        try:
+            return _call(connection, sorted(advances, key=lambda advance: advance.row))
+        except ProgrammingError as error:
+            if _state(error) not in _NOT_CALLABLE:
+                raise
+            _with_functions[self._database] = False
+        return super().send_all(connection, advances)
 
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
         with connection.cursor() as cursor:
@@ -82,4 +110,29 @@ class VendorStore(Store):
         return int(self.fetch_all(_SERVER_TIME)[0][0])
 
     def is_contention(self, error: DatabaseError) -> bool:
-        return getattr(error.__cause__, "sqlstate", None) in _CONTENTION
+        return _state(error) in _CONTENTION
+
+    @property
+    def _database(self) -> tuple[str, str]:
+        return self.alias, str(connections[self.alias].settings_dict["NAME"])
+
+    def _has_functions(self) -> bool:
+        """Tell whether there are the functions, as of the first time that this process has asked."""
+        if self._database not in _with_functions:
+            _with_functions[self._database] = self._ask_for_functions()
+        return _with_functions[self._database]
+
+    def _ask_for_functions(self) -> bool:
+        return bool(self.fetch_all(_MAY_CALL, [functions.SIGNATURE])[0][0])
+
+
+def _call(connection: BaseDatabaseWrapper, advances: Sequence[Advance]) -> dict[Row, Outcome]:
+    with connection.cursor() as cursor:
+        cursor.execute(_CALL, [json.dumps([advance.step for advance in advances])])
+        (answer,) = cursor.fetchone()
+    outcomes = [Outcome(bool(answer[i]), *answer[i + 1 : i + 5]) for i in range(0, len(answer), 5)]
+    return dict(zip([advance.row for advance in advances], outcomes, strict=True))
+
+
+def _state(error: DatabaseError) -> str | None:
+    return getattr(error.__cause__, "sqlstate", None)

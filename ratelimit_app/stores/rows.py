@@ -45,7 +45,9 @@ class Advance:
     @property
     def head(self) -> "Advance":
         """The advance of the row that heads a log: it holds the running total, and is locked by it."""
-        return dataclasses.replace(self, ceiling=MAX_COUNT, logged=None) if self.logged else self
+        if not self.logged:
+            return self
+        return dataclasses.replace(self, ceiling=MAX_COUNT, logged=None, count_denied=False)
 
     @property
     def params(self) -> dict[str, str | int]:
@@ -62,6 +64,18 @@ class Advance:
             "weighed_start": weighed.window_start,
             "weight": weighed.weight,
             "scale": weighed.scale,
+        }
+
+    @property
+    def step(self) -> dict[str, str | int | None]:
+        """All of it, as a step of the function that PostgreSQL has."""
+        return {
+            **self.params,
+            "ceiling": self.ceiling,
+            "most": self.most,
+            "count_denied": self.count_denied,
+            "now": self.logged.now if self.logged else None,
+            "logged_until": self.logged.expires_at if self.logged else None,
         }
 
     @property

@@ -3,10 +3,11 @@ from django.db import connections
 
 from ratelimit_app.stores import Outcome
 from tests.stores.contract import ALIAS, advance, put
+from tests.stores.log_contract import LogContract
 from tests.stores.server_contract import ServerStoreContract
 
 
-class TestMariaDB(ServerStoreContract):
+class TestMariaDB(LogContract, ServerStoreContract):
     end_session = "KILL %s"
 
     def never_wait(self, connection):
@@ -20,7 +21,7 @@ class TestMariaDB(ServerStoreContract):
 
     def explain(self, sql):
         with connections[ALIAS].cursor() as cursor:
-            cursor.execute("ANALYZE TABLE ratelimit_app_counter")
+            cursor.execute("ANALYZE TABLE ratelimit_app_counter, ratelimit_app_loggedcall")
             cursor.fetchall()
             cursor.execute(f"EXPLAIN {sql}")
             columns = [column[0] for column in cursor.description]

@@ -5,9 +5,10 @@ from django.db import connections, transaction
 
 from ratelimit_app.stores import Outcome
 from tests.stores.contract import ALIAS, StoreContract, advance, counts
+from tests.stores.log_contract import LogContract
 
 
-class TestSQLite(StoreContract):
+class TestSQLite(LogContract, StoreContract):
     statements_when_refused = 2
 
     def never_wait(self, connection):

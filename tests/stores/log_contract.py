@@ -1,0 +1,196 @@
+"""What every store must do with a log: a counter whose units count until their entry has expired."""
+
+import dataclasses
+
+import pytest
+
+from ratelimit_app.algorithms import Logged
+from ratelimit_app.models import Counter, LoggedCall
+from ratelimit_app.stores import Outcome, Row
+from tests.stores.contract import advance
+
+#: How long an entry counts.
+LENGTH = 100
+
+
+def log(now=0, key="k", **fields):
+    """Return an advance that is logged at an instant."""
+    step = advance(key, expires_at=1_000, **fields)
+    return dataclasses.replace(step, logged=Logged(now, now + LENGTH))
+
+
+def entries(key="k"):
+    """Return the entries of a log, as ``(sequence, units, expires_at)``."""
+    rows = LoggedCall.objects.filter(key=key).order_by("sequence")
+    return list(rows.values_list("sequence", "units", "expires_at"))
+
+
+def everything():
+    return list(Counter.objects.order_by("pk").values_list()), list(
+        LoggedCall.objects.order_by("pk").values_list()
+    )
+
+
+class LogContract:
+    def test_each_call_is_an_entry_with_the_running_total(self, store):
+        outcomes = [store.advance(log(now, amount=amount)) for now, amount in ((0, 1), (10, 2), (10, 2))]
+        assert outcomes == [
+            Outcome(True, 1, empty_at=100),
+            Outcome(True, 3, empty_at=110),
+            Outcome(True, 5, empty_at=110),
+        ]
+        assert entries() == [(1, 1, 100), (3, 2, 110), (5, 2, 110)]
+
+    def test_refusal_tells_when_there_will_be_room_and_leaves_no_trace(self, store):
+        for now, amount in ((0, 1), (10, 3), (20, 1)):
+            store.advance(log(now, amount=amount))
+        before = everything()
+        refused = {amount: store.advance(log(50, amount=amount)) for amount in (1, 2, 4, 5, 6)}
+        room = {1: 100, 2: 110, 4: 110, 5: 120, 6: 0}
+        assert refused == {amount: Outcome(False, 5, empty_at=120, room_at=at) for amount, at in room.items()}
+        for amount, outcome in refused.items():
+            step = log(50, amount=amount)
+            assert store.look([step]) == {step.row: outcome}
+        assert everything() == before
+
+    def test_entry_counts_until_its_expiry_and_no_longer(self, store):
+        store.advance(log(0, amount=5))
+        assert not store.advance(log(99)).fits
+        assert store.advance(log(100)) == Outcome(True, 1, empty_at=200)
+        assert store.look([log(200)])[Row("k", 0)] == Outcome(True, 0)
+
+    def test_logs_of_other_keys_are_not_met(self, store):
+        store.advance(log(0, "j", amount=4))
+        store.advance(log(0, "l", amount=5))
+        assert store.advance(log(50, "k", amount=5)) == Outcome(True, 5, empty_at=150)
+
+    def test_entries_expire_in_their_order_though_the_clock_steps_back(self, store):
+        store.advance(log(50, amount=2))
+        assert store.advance(log(10, amount=2)) == Outcome(True, 4, empty_at=150)
+        assert store.advance(log(149, amount=2)) == Outcome(False, 4, empty_at=150, room_at=150)
+
+    def test_denied_calls_are_logged_where_asked(self, store):
+        steps = [log(now, amount=3, count_denied=True) for now in (0, 10, 20)]
+        assert [store.advance(step) for step in steps] == [
+            Outcome(True, 3, empty_at=100),
+            Outcome(False, 6, empty_at=110, room_at=110),
+            Outcome(False, 9, empty_at=120, room_at=120),
+        ]
+        assert [units for _, units, _ in entries()] == [3, 3, 3]
+
+    def test_denied_calls_are_logged_no_further_than_asked(self, store):
+        step = dataclasses.replace(log(amount=3, count_denied=True), most=6)
+        assert [store.advance(step).count for _ in range(3)] == [3, 6, 6]
+        assert entries() == [(3, 3, 100), (6, 3, 100)]
+        assert store.advance(dataclasses.replace(step, amount=1, ceiling=7, most=7)) == Outcome(
+            True, 7, empty_at=100
+        )
+
+    # Several ------------------------------------------------------------------------------------
+
+    def test_several_with_logs_are_taken_together(self, store):
+        steps = [log(0, "b", amount=2), advance("a"), log(0, "c")]
+        assert store.advance_all(steps) == [
+            Outcome(True, 2, empty_at=100),
+            Outcome(True, 1),
+            Outcome(True, 1, empty_at=100),
+        ]
+
+    @pytest.mark.parametrize("full", ["a", "b", "c", "d"])
+    def test_one_that_refuses_takes_nothing_from_the_others(self, store, full):
+        kinds = {"a": log, "b": advance_at, "c": log, "d": advance_at}
+        store.advance(kinds[full](0, full, amount=5))
+        before = everything()
+        outcomes = store.advance_all([kind(50, key) for key, kind in kinds.items()])
+        assert [outcome.fits for outcome in outcomes] == [key != full for key in kinds]
+        assert [outcome.count for outcome in outcomes] == [5 * (key == full) for key in kinds]
+        assert everything() == before
+
+    def test_of_several_only_what_refuses_and_counts_denied_calls_grows(self, store):
+        store.advance(log(0, "b", amount=5))
+        steps = [log(50, key, count_denied=True) for key in "abc"]
+        outcomes = store.advance_all(steps)
+        assert outcomes[1] == Outcome(False, 6, empty_at=150, room_at=100)
+        assert [outcome.count for outcome in outcomes] == [0, 6, 0]
+        assert [len(entries(key)) for key in "abc"] == [0, 2, 0]
+
+    # Giving back, forgetting --------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("amount", "left"),
+        [
+            (1, [(1, 1, 100), (4, 3, 110), (5, 1, 120)]),
+            (2, [(1, 1, 100), (4, 3, 110)]),
+            (3, [(1, 1, 100), (3, 2, 110)]),
+            (5, [(1, 1, 100)]),
+            (6, []),
+            (10**9, []),
+        ],
+    )
+    def test_refund_takes_the_newest_units_off(self, store, amount, left):
+        for now, units in ((0, 1), (10, 3), (20, 2)):
+            store.advance(log(now, amount=units, ceiling=6))
+        store.refund(log(30, amount=amount))
+        assert entries() == left
+        used = sum(units for _, units, _ in left)
+        assert store.advance(log(40, ceiling=6)) == Outcome(True, used + 1, empty_at=140)
+
+    def test_refund_gives_back_nothing_that_has_expired(self, store):
+        store.advance(log(0, amount=4))
+        store.advance(log(50))
+        store.refund(log(120, amount=3))
+        assert store.look([log(120)])[Row("k", 0)].count == 0
+        assert store.advance(log(120, amount=5)) == Outcome(True, 5, empty_at=220)
+
+    def test_refund_of_an_absent_log_makes_none(self, store):
+        store.refund(log())
+        assert everything() == ([], [])
+
+    def test_reset_forgets_the_entries_of_its_key_and_no_other(self, store):
+        for key in ("k", "K", "k:"):
+            store.advance(log(key=key, amount=5))
+        store.reset("k")
+        assert [bool(entries(key)) for key in ("k", "K", "k:")] == [False, True, True]
+        assert store.advance(log(amount=5)).fits
+
+    def test_log_whose_head_is_gone_begins_anew(self, store):
+        store.advance(log(0, amount=2))
+        Counter.objects.all().delete()
+        assert store.advance(log(50)) == Outcome(True, 1, empty_at=150)
+        assert entries() == [(1, 1, 150)]
+
+    @pytest.mark.parametrize("batch_size", [1, 2, 100])
+    def test_pruning_of_expired_entries_changes_no_outcome(self, store, batch_size):
+        for now in (0, 10, 20, 30):
+            store.advance(log(now))
+        assert store.count_expired(115) == 2
+        assert store.prune(115, batch_size) == min(batch_size, 2)
+        assert store.look([log(115, amount=4)])[Row("k", 0)] == Outcome(False, 2, empty_at=130, room_at=120)
+        assert store.advance(log(115, amount=3)) == Outcome(True, 5, empty_at=215)
+
+    def test_log_is_pruned_whole_when_all_of_it_has_expired(self, store):
+        for now in (0, 10):
+            store.advance(log(now))
+        assert store.prune(1_000, 100) == 3
+        assert everything() == ([], [])
+
+    @pytest.mark.django_db(transaction=True)
+    def test_decision_reads_no_more_rows_of_a_long_log(self, store, queries):
+        LoggedCall.objects.bulk_create(
+            LoggedCall(key="k", sequence=number, units=1, expires_at=100 + number)
+            for number in range(1, 3_001)
+        )
+        Counter.objects.create(key="k", window_start=0, count=3_000, expires_at=10_000)
+        step = log(1_600, ceiling=1_600)
+        with queries() as asked:
+            assert store.look([dataclasses.replace(step, amount=200)])[step.row].room_at == 1_700
+        for query in asked:
+            plan = self.explain(query["sql"])
+            assert "SCAN c" not in plan  # SQLite's word for reading all of an index
+            assert "Seq Scan" not in plan
+            assert "Sort" not in plan
+            assert "TEMP B-TREE" not in plan
+
+
+def advance_at(now, key, **fields):
+    return advance(key, expires_at=1_000, **fields)
