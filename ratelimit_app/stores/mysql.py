@@ -35,8 +35,10 @@ INSERT INTO ratelimit_app_counter (`key`, window_start, count, expires_at)
 SELECT %(key)s, %(window_start)s,
     IF(LAST_INSERT_ID(%(first)s + weighed.part) = 0, %(first)s, %(first)s), %(expires_at)s
 FROM (
-    SELECT COALESCE(MAX((CAST(count AS DECIMAL(65)) * %(weight)s + %(scale)s - 1) DIV %(scale)s), 0) AS part
-    FROM ratelimit_app_counter WHERE `key` = %(key)s AND window_start = %(weighed_start)s
+    SELECT COALESCE((
+        SELECT (CAST(count AS DECIMAL(65)) * %(weight)s + %(scale)s - 1) DIV %(scale)s
+        FROM ratelimit_app_counter WHERE `key` = %(key)s AND window_start = %(weighed_start)s
+    ), 0) AS part
 ) AS weighed
 WHERE %(first)s + weighed.part <= %(highest)s
 ON DUPLICATE KEY UPDATE

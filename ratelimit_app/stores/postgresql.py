@@ -95,6 +95,8 @@ class VendorStore(Store):
         return super().send_all(connection, advances)
 
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
+        if advance.weighed and self._has_functions():
+            return _call(connection, [advance])[advance.row]  # planned once for a connection
         with connection.cursor() as cursor:
             while True:
                 cursor.execute(_ADVANCE_WEIGHED if advance.weighed else _ADVANCE, advance.params)

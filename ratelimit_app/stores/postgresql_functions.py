@@ -28,7 +28,7 @@ DECLARE
 BEGIN
     IF step.logged_until IS NULL THEN
         SELECT coalesce(max(c.count) FILTER (WHERE c.window_start = step.window_start), 0),
-            coalesce(max(c.count) FILTER (WHERE step.weight > 0 AND c.window_start = step.weighed_start), 0)
+            coalesce(max(c.count) FILTER (WHERE c.window_start = step.weighed_start), 0)
         INTO used, beside
         FROM ratelimit_app_counter c
         WHERE c.key = step.key AND c.window_start IN (step.window_start, step.weighed_start);
@@ -67,7 +67,7 @@ DECLARE
 BEGIN
     IF step.logged_until IS NOT NULL THEN
         bar := 4611686018427387903;  -- the row that heads a log holds the running total
-    ELSIF step.weight > 0 THEN
+    ELSIF step.weighed_start IS NOT NULL THEN
         SELECT div(c.count::numeric * step.weight + step.scale - 1, step.scale) INTO part
         FROM ratelimit_app_counter c WHERE c.key = step.key AND c.window_start = step.weighed_start;
         part := coalesce(part, 0);
@@ -135,7 +135,9 @@ BEGIN
     FOR step IN SELECT * FROM jsonb_populate_recordset(NULL::ratelimit_app_step, steps) LOOP
         outcome := CASE WHEN step = refused THEN refusal ELSE ratelimit_app_look(step) END;
         IF outcome[1] = 0 AND step.count_denied THEN
-            outcome := coalesce(ratelimit_app_move(step, step.most), outcome);
+            IF ratelimit_app_move(step, step.most) IS NOT NULL THEN
+                outcome := ratelimit_app_look(step);
+            END IF;
             outcome[1] := 0;
         END IF;
         outcomes := outcomes || outcome;

@@ -72,6 +72,7 @@ class Advance:
         return {
             **self.params,
             "ceiling": self.ceiling,
+            "weighed_start": self.weighed.window_start if self.weighed else None,
             "most": self.most,
             "count_denied": self.count_denied,
             "now": self.logged.now if self.logged else None,

@@ -17,10 +17,10 @@ SET count = max(count, %(floor)s) + %(amount)s, expires_at = max(expires_at, exc
 WHERE max(count, %(floor)s) + %(amount)s <= %(highest)s
 RETURNING count
 """
-# The same beside a weighed row. Its part takes more than the 64 bits that SQL counts in here, so that
-# Python counts it.
+# The same beside a weighed row; what is moved comes back with the part that still counts. That takes
+# more than the 64 bits that SQL counts in here, so that Python counts it.
 _ADVANCE_WEIGHED = """
-WITH weighed AS (
+WITH weighed AS MATERIALIZED (
     SELECT ratelimit_part(coalesce(max(count), 0), %(weight)s, %(scale)s) AS part
     FROM ratelimit_app_counter WHERE key = %(key)s AND window_start = %(weighed_start)s
 )
@@ -30,7 +30,7 @@ FROM weighed WHERE %(first)s + part <= %(highest)s
 ON CONFLICT (key, window_start) DO UPDATE
 SET count = max(count, %(floor)s) + %(amount)s, expires_at = max(expires_at, excluded.expires_at)
 WHERE max(count, %(floor)s) + %(amount)s + (SELECT part FROM weighed) <= %(highest)s
-RETURNING count
+RETURNING count + (SELECT part FROM weighed)
 """
 _PRUNE = """
 DELETE FROM ratelimit_app_counter WHERE rowid IN (
@@ -64,12 +64,9 @@ class VendorStore(Store):
                 # Only a statement that was read to its end has ended, and committed. RETURNING is
                 # silent about a row that stayed as it was: here, a trip costs nothing.
                 moved = cursor.fetchall()
-                if moved and not advance.weighed:
+                if moved:
                     return Outcome(moved[0][0] <= advance.ceiling, moved[0][0])
                 met = self.meet(cursor, advance)
-                if moved and advance.weighed:
-                    count = moved[0][0] + advance.weighed.part(met.weighed)
-                    return Outcome(count <= advance.ceiling, count)
                 if not met.fits:
                     return met
                 # Another process has made room between the two: ask anew.
