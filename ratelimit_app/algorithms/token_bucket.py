@@ -50,7 +50,7 @@ def judge(policy: Policy, span: Span, cost: int, now: int, state: State) -> Verd
     remaining = max(0, bucket - missing) // token
     wait = max(0, missing + cost * token - bucket)
     return Verdict(
-        used=_capacity(policy) - remaining,
+        used=-(-missing // token),
         remaining=remaining,
         reset_after=_microseconds(missing),
         retry_after=None if cost > _capacity(policy) else _microseconds(wait),

@@ -51,6 +51,13 @@ def test_clock_that_steps_back_grants_nothing():
     assert ask(bench, [policy], -60, Peek(1)).retry_after == 90
 
 
+def test_what_is_used_runs_past_a_bucket_that_owes_for_refused_calls():
+    bench, policy = Bench(count_denied=True), parse("5/min")
+    used = [ask(bench, [policy], 0, 2).used for _ in range(6)]
+    assert used == [2, 4, 6, 8, 10, 10]
+    assert ask(bench, [policy], 66.5, Peek(1)).used == 5
+
+
 def test_quota_that_is_edited_keeps_the_time_that_is_owed():
     bench, policy = Bench(), parse("60/min", burst=10)
     assert admitted(bench, policy, [0] * 10) == 10
