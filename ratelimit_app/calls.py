@@ -25,6 +25,13 @@ class Call:
     def row(self) -> Row:
         return self.advance.row
 
+    @property
+    def refund(self) -> Advance:
+        """What gives all of the cost back, though a call that never fits is planned as a smaller one."""
+        policy = self.limit.policy
+        unit = algorithms.load(policy.algorithm).plan(policy, self.span, 1, self.now).amount
+        return dataclasses.replace(self.advance, amount=min(self.cost * unit, algorithms.MAX_COUNT))
+
 
 def plan(limit: LiveLimit, key: str, cost: int, now: int) -> Call:
     """Plan the row change that takes ``cost`` units at an instant (integer microseconds)."""

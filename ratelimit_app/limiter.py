@@ -67,8 +67,8 @@ def peek_all(keys: Mapping[L, str], *, cost: int | None = None) -> Decision:
 def refund(limit: LimitLike, key: str, *, cost: int | None = None) -> None:
     """Give units back to the window that is running, until none are used."""
     if call := _plan({limit: key}, cost)[0]:
-        advance = call.advance
-        _ask(lambda store: store.refund(advance))
+        refund = call.refund
+        _ask(lambda store: store.refund(refund))
 
 
 def reset(limit: LimitLike, key: str) -> None:

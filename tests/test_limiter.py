@@ -6,7 +6,7 @@ from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 from model_bakery import baker
 
-from ratelimit_app import limiter, signals
+from ratelimit_app import algorithms, limiter, signals
 from ratelimit_app.decision import Decision
 from ratelimit_app.models import Counter, Limit
 from ratelimit_app.policy import Policy
@@ -136,6 +136,14 @@ def test_refund_gives_units_back_down_to_none():
     assert limiter.peek("login", KEY).remaining == 2
     limiter.refund("login", KEY, cost=10**30)
     assert limiter.peek("login", KEY).used == 0
+
+
+@pytest.mark.parametrize("algorithm", algorithms.names())
+def test_refund_gives_back_more_than_the_quota_has_become(algorithm):
+    wide, tight = (Policy.parse(rate, name="edited", algorithm=algorithm) for rate in ("10/min", "3/min"))
+    assert limiter.consume(wide, KEY, cost=10).allowed
+    limiter.refund(tight, KEY, cost=10)
+    assert limiter.peek(tight, KEY).used == 0
 
 
 def test_refund_of_a_key_never_seen_makes_no_row():
