@@ -60,7 +60,11 @@ class Store(Sender):
             return self.look([advance])[advance.row]
         if advance.logged:
             return self.retry(lambda: self.send_all(self.connection(), [advance]))[advance.row]
-        return self.retry(lambda: self.send_advance(self.connection(), advance))
+        outcome = self.retry(lambda: self.send_advance(self.connection(), advance))
+        if advance.weighed and advance.count_denied and not outcome.fits:
+            # What was moved came back in one sum with the weighed part; the wait is told from both.
+            return dataclasses.replace(self.look([advance])[advance.row], fits=False)
+        return outcome
 
     def read(self, rows: Sequence[Row]) -> dict[Row, int]:
         """Return the counts of rows, 0 for one that does not exist. Writes nothing."""

@@ -193,6 +193,12 @@ class StoreContract:
         assert store.advance(enough) == Outcome(True, full + 2)
         assert stored()["k", 120] == ((count or 0) + 2, 100)
 
+    def test_denied_call_that_is_counted_beside_a_weighed_row_brings_both_counts(self, store):
+        put("k", 60, count=10)
+        step = dataclasses.replace(advance("k", 120, count_denied=True), weighed=Weighed(60, 1, 1))
+        assert store.advance(step) == Outcome(False, 1, 10)
+        assert store.advance_all([step, advance("other")]) == [Outcome(False, 2, 10), Outcome(True, 0)]
+
     def test_taking_beside_a_weighed_row_is_one_statement_where_a_trip_costs(self, store, queries):
         put("k", 60, count=10)
         beside = dataclasses.replace(advance("k", 120, ceiling=9), weighed=Weighed(60, 1, 2))
