@@ -1,0 +1,153 @@
+"""The public contract in plain Python, slow and obvious: what the app is held against."""
+
+import dataclasses
+import math
+
+from ratelimit_app.decision import Decision
+from ratelimit_app.policy import Policy
+from tests.reference.counting import WAYS, capacity
+from tests.reference.windows import SECOND
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A limit as it is now; ``identity`` tells it from all others, also from former ones of its name."""
+
+    policy: Policy
+    identity: object
+    mode: str = "enforce"
+    count_denied: bool = False
+    cost: int = 1
+
+
+@dataclasses.dataclass
+class Part:
+    """One limit asked by one key: its count, and whether the cost fits."""
+
+    rule: Rule
+    key: str
+    cost: int
+    count: object
+    now: int
+
+    def __post_init__(self):
+        self.fits = self.fits_at(self.now)
+
+    def fits_at(self, at):
+        return self.count.used(self.rule.policy, at, self.now) + self.cost <= capacity(self.rule.policy)
+
+    def take(self):
+        if self.fits:
+            self.count.take(self.rule.policy, self.cost, self.now)
+        elif self.rule.count_denied:
+            self.count.count_denied(self.rule.policy, self.cost, self.now)
+
+    def decision(self):
+        policy, now = self.rule.policy, self.now
+        used = self.count.used(policy, now, now)
+        shadow = self.rule.mode == "shadow"
+        full_at = first_instant(now, lambda at: self.count.used(policy, at, now) == 0)
+        return Decision(
+            allowed=self.fits or shadow,
+            limit=policy.name,
+            key=self.key,
+            cost=self.cost,
+            quota=policy.quota,
+            remaining=max(0, capacity(policy) - used),
+            reset_after=(full_at - now) / SECOND,
+            retry_after=0.0 if self.fits or shadow else self.wait(),
+            used=used,
+            policy=policy,
+            shadow=shadow,
+            over_quota=not self.fits,
+        )
+
+    def wait(self):
+        if self.cost > capacity(self.rule.policy):
+            return None
+        return (first_instant(self.now, self.fits_at) - self.now) / SECOND
+
+
+class Model:
+    """Everything that the limiter knows. ``asked`` is a list of a name, its rule (or ``None``) and a key."""
+
+    def __init__(self, zone):
+        self.zone = zone
+        self.counts = {}
+
+    def consume_all(self, asked, cost, now):
+        parts = self.parts(asked, cost, now)
+        counted = [part for part in parts if part]
+        refused = [part for part in counted if part.rule.mode == "enforce" and not part.fits]
+        for part in refused or counted:
+            part.take()
+        return self.answer(asked, cost, parts)
+
+    def peek_all(self, asked, cost, now):
+        return self.answer(asked, cost, self.parts(asked, cost, now))
+
+    def refund(self, rule, key, cost, now):
+        if counts(rule):
+            self.count(rule, key).give_back(rule.policy, cost or rule.cost, now)
+
+    def reset(self, rule, key):
+        if counts(rule):
+            self.counts.pop(self.place(rule, key), None)
+
+    def parts(self, asked, cost, now):
+        return [
+            Part(rule, key, cost or rule.cost, self.count(rule, key), now) if counts(rule) else None
+            for _, rule, key in asked
+        ]
+
+    def answer(self, asked, cost, parts):
+        return together(
+            [
+                part.decision() if part else Decision(True, name, key, cost or 1)
+                for (name, _, key), part in zip(asked, parts, strict=True)
+            ]
+        )
+
+    def count(self, rule, key):
+        way = WAYS[rule.policy.algorithm]
+        return self.counts.setdefault(self.place(rule, key), way(rule.policy.window, self.zone))
+
+    def place(self, rule, key):
+        """Another name, way of counting or window has a count of its own; another quota has not."""
+        return rule.identity, rule.policy.algorithm, rule.policy.window, key
+
+
+def counts(rule):
+    return rule is not None and rule.mode != "off"
+
+
+def together(decisions):
+    """Let one speak for all: who refuses for longest, else who has the least left, a shadow last."""
+    if len(decisions) == 1:
+        return decisions[0]
+    speakers = [decision for decision in decisions if not decision.allowed]
+    if speakers:
+        longest = max(or_infinite(each.retry_after) for each in speakers)
+        speakers = [each for each in speakers if or_infinite(each.retry_after) == longest]
+    else:
+        speakers = [decision for decision in decisions if not decision.shadow] or decisions
+    least = min(speakers, key=lambda each: or_infinite(each.remaining))
+    return dataclasses.replace(least, decisions=tuple(decisions))
+
+
+def or_infinite(value):
+    return math.inf if value is None else value
+
+
+def first_instant(now, holds):
+    """Return the first instant from now on at which something holds that then holds for good."""
+    if holds(now):
+        return now
+    step = 1
+    while not holds(now + step):
+        step *= 2
+    before, after = now + step // 2, now + step
+    while after - before > 1:
+        middle = (before + after) // 2
+        before, after = (before, middle) if holds(middle) else (middle, after)
+    return after
