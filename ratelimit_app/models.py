@@ -37,8 +37,8 @@ class Limit(models.Model):
             "How many units per time: 5/s, 100/min, 100/10s, 10 per 2 minutes, 3/month. "
             "A day is 24 hours from 00:00 UTC; 5/calendar day, calendar week, month and year begin at "
             "midnight in the project's time zone. A fixed window of 60/min lets up to 120 through "
-            "within 2 s around a window edge. Another quota keeps what is used, "
-            "another window starts to count anew."
+            "within 2 s around a window edge. Another quota keeps what is used (of a token bucket: "
+            "the time until it is full), another window starts to count anew."
         ),
     )
     algorithm = models.CharField(
