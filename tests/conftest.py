@@ -16,7 +16,7 @@ pytest.register_assert_rewrite(
     "tests.stores.server_contract",
 )
 hypothesis.settings.register_profile("ratelimit_app", deadline=None)  # other things run on the machine
-hypothesis.settings.register_profile("long", deadline=None, max_examples=1_000)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=400)
 hypothesis.settings.load_profile("ratelimit_app")
 
 #: 2026-06-01T12:00:00Z, a Monday; the start of a minute and of an hour.
