@@ -49,7 +49,7 @@ def ip(request: HttpRequest) -> str:
     """
     remote = request.META.get("REMOTE_ADDR") or ""
     try:
-        return f"ip:{_client(remote)}"
+        return f"ip:{client(remote)}"
     except ValueError:
         report(logging.WARNING, "REMOTE_ADDR is not an address: %.60r; it counts under its own text", remote)
         return f"ip:?{remote}"  # no address begins with a question mark
@@ -107,7 +107,8 @@ KEYS: dict[str, KeyFunction] = {
 }
 
 
-def _client(remote: str) -> str:
+def client(remote: str) -> str:
+    """Return whom ``ip`` counts an address as; raise ``ValueError`` for what is no address."""
     address = ipaddress.ip_address(remote)
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)

@@ -1,5 +1,6 @@
 """The text that a counter is stored under: exact, bounded, printable ASCII."""
 
+import functools
 import re
 import urllib.parse
 
@@ -22,8 +23,13 @@ def row_key(space: str, algorithm: str, window: str, key: str) -> str:
 
 def _space(space: str) -> str:
     # No colon is left in it: the first three of the whole are those between the parts.
-    quoted = urllib.parse.quote(space, safe="@")
+    quoted = _quote(space)
     return quoted if len(quoted) <= _LONGEST["space"] else "#" + keyed_hash(space)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _quote(space: str) -> str:
+    return urllib.parse.quote(space, safe="@")
 
 
 def _key(key: str) -> str:

@@ -1,0 +1,1 @@
+"""What would this limit have done: arrivals replayed through the real algorithms, on a virtual clock."""

@@ -1,0 +1,82 @@
+"""The log of a key in memory: what ``logs.py`` keeps in a table, in two columns."""
+
+import bisect
+from array import array
+
+#: Entries that have been pruned are given back when they are this many, and half of all.
+_SLACK = 64
+
+
+class Log:
+    """Running totals of units, and the instants at which their entries expire; both only ever grow.
+
+    To add, to look and to prune is a search by halves, however long the log.
+    """
+
+    __slots__ = ("_before", "_expiries", "_first", "_totals")
+
+    def __init__(self) -> None:
+        self._totals = array("q")
+        self._expiries = array("q")
+        self._first = 0  # entries before this one are pruned
+        self._before = 0  # the total before it
+
+    def __len__(self) -> int:
+        return len(self._totals) - self._first
+
+    @property
+    def total(self) -> int:
+        """All units that were ever added."""
+        return self._totals[-1] if len(self) else self._before
+
+    @property
+    def oldest_expiry(self) -> int:
+        """The instant at which the first entry expires; there must be one."""
+        return self._expiries[self._first]
+
+    def used(self, now: int) -> int:
+        """Return the units whose entries have not expired."""
+        return self.total - self._total_before(self._first_live(now))
+
+    def empty_at(self, now: int) -> int:
+        """Return when the last entry expires, 0 if it has."""
+        return self._expiries[-1] if len(self) and self._expiries[-1] > now else 0
+
+    def reached_at(self, total: int) -> int:
+        """Return when the entry expires by which a total was reached, 0 if there is none."""
+        index = bisect.bisect_left(self._totals, total, self._first)
+        return self._expiries[index] if index < len(self._totals) else 0
+
+    def expired(self, now: int) -> int:
+        """Count the entries that have expired."""
+        return self._first_live(now) - self._first
+
+    def add(self, units: int, expires_at: int) -> None:
+        """Add an entry; entries expire in their order, though the clock may have stepped back."""
+        self._totals.append(self.total + units)
+        self._expiries.append(max([expires_at, *self._expiries[-1:]]))
+
+    def take_off(self, units: int, now: int) -> None:
+        """Take units off the newest entries, until none that still counts is left."""
+        total = self.total - min(units, self.used(now))
+        index = bisect.bisect_right(self._totals, total, self._first)
+        if index < len(self._totals) and self._total_before(index) < total:
+            self._totals[index] = total
+            index += 1
+        del self._totals[index:], self._expiries[index:]
+
+    def prune(self, now: int, most: int) -> int:
+        """Forget at most so many entries that have expired; return how many."""
+        pruned = min(self.expired(now), most)
+        self._before = self._total_before(self._first + pruned)
+        self._first += pruned
+        if self._first > max(_SLACK, len(self)):
+            del self._totals[: self._first], self._expiries[: self._first]
+            self._first = 0
+        return pruned
+
+    def _first_live(self, now: int) -> int:
+        return bisect.bisect_right(self._expiries, now, self._first)
+
+    def _total_before(self, index: int) -> int:
+        return self._totals[index - 1] if index > self._first else self._before
