@@ -1,12 +1,13 @@
 """The README is true: its examples run, its answer is the answer, its settings are the settings."""
 
 import doctest
+import io
 import json
 import re
 from pathlib import Path
 
 import pytest
-from django.core.management import get_commands
+from django.core.management import call_command, get_commands
 from django.test import RequestFactory
 from django.utils.module_loading import import_string
 from rest_framework.views import APIView
@@ -57,6 +58,16 @@ def test_refusal_is_the_one_shown(clock):
     assert {name: response[name] for name in shown} == shown
 
 
+def test_simulations_print_what_is_shown():
+    shown = blocks("console")[0].split("$ manage.py ")[1:]
+    assert len(shown) == 2
+    for example in shown:
+        command, _, output = example.partition("\n")
+        out = io.StringIO()
+        call_command(*command.split(), stdout=out)
+        assert out.getvalue() == output
+
+
 def test_every_setting_is_listed():
     listed = set(re.findall(r"^\| `RATELIMIT_([A-Z0-9_]+)`", README, re.MULTILINE))
     assert listed == {
@@ -72,4 +83,8 @@ def test_every_module_in_the_diagram_exists():
 
 def test_every_command_that_is_shown_exists():
     shown = set(re.findall(r"manage\.py ([a-z_]+)", README))
-    assert {"demo", "migrate", "check", "prune_ratelimits"} <= shown <= set(get_commands())
+    assert (
+        {"demo", "migrate", "check", "prune_ratelimits", "simulate_ratelimits"}
+        <= shown
+        <= set(get_commands())
+    )

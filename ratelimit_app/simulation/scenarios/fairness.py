@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 
 from ratelimit_app.limits import LiveLimit
+from ratelimit_app.policy import Policy
 from ratelimit_app.simulation.arrivals import Arrival
 from ratelimit_app.simulation.report import Cell, Result, Table
 from ratelimit_app.simulation.scenarios import edge_of, named
@@ -20,8 +21,8 @@ _CALLS_OF_OTHERS = 4_355
 _OTHERS = 49
 _HE = "user:1"
 
-#: Where both limits are set, the one for everyone is so many times that of a user.
-_FOR_EVERYONE = 5
+#: Where both limits are set, the one for everyone is so many times that of a user: wide, and tight.
+_FOR_EVERYONE = (5, 3)
 
 _HEADINGS = ["algorithm", "limits", "passed", "his", "the others'", "others refused", "in a window"]
 
@@ -41,15 +42,15 @@ def run(limits: Sequence[LiveLimit], rng: random.Random) -> Result:
 
 def divisions(limit: LiveLimit) -> dict[str, list[Tier]]:
     """Name the ways to divide a limit: one for everyone, one for each user, and both as one decision."""
-    policy = limit.policy
-    wider = limit_of(
-        dataclasses.replace(policy, name="everyone", quota=_FOR_EVERYONE * policy.quota, burst=None)
-    )
-    return {
-        "one for everyone": [Tier(limit, for_everyone=True)],
-        "one per user": [Tier(limit)],
-        f"both, {wider.policy.quota:,} for everyone": [Tier(limit), Tier(wider, for_everyone=True)],
+    both = {
+        f"both, {wider.policy.quota:,} for everyone": [Tier(limit), Tier(wider, for_everyone=True)]
+        for wider in (_wider(limit.policy, times) for times in _FOR_EVERYONE)
     }
+    return {"one for everyone": [Tier(limit, for_everyone=True)], "one per user": [Tier(limit)], **both}
+
+
+def _wider(policy: Policy, times: int) -> LiveLimit:
+    return limit_of(dataclasses.replace(policy, name="everyone", quota=times * policy.quota, burst=None))
 
 
 def _draw(start: int, rng: random.Random) -> list[Arrival]:

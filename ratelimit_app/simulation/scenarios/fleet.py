@@ -21,10 +21,10 @@ RATE = "300/s"
 BURST = 30
 
 _HOSTS = (10, 40)
-_SECONDS = 20  # with so many hosts
+_SECONDS = 10  # with so many hosts
 _RATE = 20.0  # calls a second of each host
 _BATCH = 50  # calls at once, of each host, at a time of its own in each
-_BATCH_EVERY = 10  # seconds
+_BATCH_EVERY = 5  # seconds
 _RETRIES = 2
 _SPANS = (1, 60)
 
