@@ -70,9 +70,7 @@ def _plain(request: HttpRequest | Request) -> HttpRequest:
 
 def _key(limit: LiveLimit, request: HttpRequest) -> str | None:
     """Tell who is limited; ``None`` if the limit does not apply to the request."""
-    method = "GET" if request.method == "HEAD" else request.method
-    applies = method in limit.methods if limit.methods else method != "OPTIONS"
-    return limit.key(request) if applies else None
+    return limit.key(request) if limit.takes(request.method) else None
 
 
 def _is_exempt(match: ResolverMatch | None) -> bool:

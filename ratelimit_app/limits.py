@@ -39,6 +39,11 @@ class LiveLimit:
     def is_shadow(self) -> bool:
         return self.mode == Mode.SHADOW
 
+    def takes(self, method: str | None) -> bool:
+        """Tell whether it counts requests of a method: HEAD is GET, and OPTIONS has to be named."""
+        method = "GET" if method == "HEAD" else method
+        return method in self.methods if self.methods else method != "OPTIONS"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:

@@ -70,6 +70,4 @@ def _method_and_path(entry: Entry) -> tuple[str, str]:
 
 
 def _applies(limit: LiveLimit, method: str, path: str) -> bool:
-    method = "GET" if method == "HEAD" else method
-    applies = method in limit.methods if limit.methods else method != "OPTIONS"
-    return applies and (limit.path is None or bool(limit.path.search(path)))
+    return limit.takes(method) and (limit.path is None or bool(limit.path.search(path)))

@@ -25,7 +25,7 @@ def draw(tallies: Sequence[tuple[str, Tally]], path: Path) -> None:
     """Draw a picture for each tally into one file, in the format of its ending."""
     columns = math.ceil(len(tallies) / _IN_A_COLUMN)
     rows = math.ceil(len(tallies) / columns)
-    figure = Figure(figsize=(8 * columns, 2.4 * rows), layout="constrained")
+    figure = Figure(figsize=(8 * columns, 2.5 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for index, axes in enumerate(grid.T.flat):
         if index < len(tallies):

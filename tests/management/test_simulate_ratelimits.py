@@ -238,7 +238,7 @@ def test_limit_that_is_off_is_an_error():
 
 def test_plot_is_drawn(tmp_path):
     simulate("boundary", f"--plot={tmp_path / 'a.png'}")
-    assert image.imread(tmp_path / "a.png").shape == (960, 800, 4)
+    assert image.imread(tmp_path / "a.png").shape == (1000, 800, 4)
 
 
 def run(*args, without=(), **options):

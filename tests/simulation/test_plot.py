@@ -24,11 +24,11 @@ def colours(path):
 
 def test_picture_is_a_png_with_both_colours(tmp_path):
     plot.draw([("one", tally(30, 30))], tmp_path / "a.png")
-    assert image.imread(tmp_path / "a.png").shape == (240, 800, 4)
+    assert image.imread(tmp_path / "a.png").shape == (250, 800, 4)
     assert colours(tmp_path / "a.png") == {"blue": True, "red": True}
 
 
-@pytest.mark.parametrize(("number", "shape"), [(1, (240, 800)), (4, (960, 800)), (5, (720, 1600))])
+@pytest.mark.parametrize(("number", "shape"), [(1, (250, 800)), (4, (1000, 800)), (5, (750, 1600))])
 def test_picture_has_room_for_each_tally(tmp_path, number, shape):
     plot.draw([(f"t{index}", tally(3, 2)) for index in range(number)], tmp_path / "a.png")
     assert image.imread(tmp_path / "a.png").shape[:2] == shape
