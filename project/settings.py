@@ -85,7 +85,7 @@ RATELIMIT_DATABASE = "ratelimit"
 RATELIMIT_EXEMPT = ["admin:", "healthz"]
 RATELIMIT_LIMITS = {
     "ping": {"rate": "3/60s", "key": "project.keys.client_key", "count_denied": True},
-    "work": {"rate": "2/10s", "key": "project.keys.client_id"},
+    "work": {"rate": "2/10s", "key": "project.keys.client_id", "algorithm": "sliding_log"},
     "reports": {"rate": "5/min", "key": "user_or_ip"},
     "export": {"rate": "2/min"},
     "login": {"rate": "5/min", "path": "^/login/", "methods": "POST"},

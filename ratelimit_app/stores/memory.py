@@ -126,7 +126,7 @@ class MemoryStore:
             outcome = _outcome(counter.log, advance, advance.logged, fits=met.fits)
         else:
             counter.count = count
-            outcome = Outcome(met.fits, count + part)
+            outcome = Outcome(True, count + part) if met.fits else Outcome(False, count, met.weighed)
         self._watch(advance.row, counter)
         return outcome
 

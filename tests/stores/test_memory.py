@@ -3,21 +3,19 @@ import sys
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import run_state_machine_as_test
 
 from ratelimit_app import algorithms, calls
 from ratelimit_app.decision import combine
 from ratelimit_app.limits import LiveLimit
 from ratelimit_app.models import Counter, LoggedCall
 from ratelimit_app.policy import Policy
-from ratelimit_app.stores import Advance, Row, store_for
+from ratelimit_app.stores import store_for
 from ratelimit_app.stores.memory import MemoryStore
 from ratelimit_app.stores.memory_log import Log
 from tests.algorithms import oracles
 from tests.algorithms.oracles import Peek
 from tests.conftest import NOON
 from tests.races import in_threads
-from tests.stores.test_model import SETTINGS, StoreAndModel
 
 START = NOON * 1_000_000
 
@@ -47,27 +45,7 @@ def test_steps_have_the_published_outcomes(table):
     assert steps == table.steps
 
 
-# The same as the model, and the same as the database ---------------------------------------------
-
-
-class MemoryAndModel(StoreAndModel):
-    def new_store(self):
-        return MemoryStore()
-
-    def stored(self):
-        return {
-            Row(key, start): (counter.count, counter.expires_at)
-            for key, windows in self.store._counters.items()
-            for start, counter in windows.items()
-        }
-
-    def read(self, rows):
-        looks = self.store.look([Advance(row, 0, 1, 1, 0) for row in rows])
-        return {row: outcome.count for row, outcome in looks.items()}
-
-
-def test_store_does_what_the_model_does():
-    run_state_machine_as_test(MemoryAndModel, settings=SETTINGS)
+# The same as the database -----------------------------------------------------------------------
 
 
 POLICIES = {
