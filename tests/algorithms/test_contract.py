@@ -6,11 +6,15 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_bakery import baker
 
-from ratelimit_app import algorithms
+from ratelimit_app import algorithms, limiter
+from ratelimit_app.models import Limit
 from ratelimit_app.policy import Policy
 from ratelimit_app.windows import MICROSECONDS
-from tests.algorithms.bench import Bench
+from tests.algorithms import oracles
+from tests.algorithms.bench import Bench, outcomes
+from tests.test_readme import blocks
 
 UTC = datetime.timezone.utc
 NOON = 1_780_315_200 * MICROSECONDS
@@ -131,30 +135,40 @@ def test_load_of_an_unknown_name_lists_the_known_ones(name):
         algorithms.load(name)
 
 
-TOY = """
-from ratelimit_app.algorithms import Plan, Span, Verdict
-
-def check(policy): pass
-def span(policy, now, zone): return Span(0, 2**62, 2**62)
-def plan(policy, span, cost, now): return Plan(0, cost, policy.quota)
-def judge(policy, span, cost, now, state): return Verdict(state.count, policy.quota - state.count, 0, 0)
-"""
-
-
 @pytest.fixture
-def _toy(tmp_path, monkeypatch):
-    (tmp_path / "for_ever.py").write_text(TOY)
+def _once(tmp_path, monkeypatch):
+    """Put the module that the README shows into the folder."""
+    module = next(block for block in blocks("python") if "algorithms/once.py" in block)
+    (tmp_path / "once.py").write_text(module)
     monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
     yield
     monkeypatch.undo()
     algorithms.load.cache_clear()
-    sys.modules.pop("ratelimit_app.algorithms.for_ever")
-    del algorithms.for_ever
+    sys.modules.pop("ratelimit_app.algorithms.once")
+    del algorithms.once
 
 
-@pytest.mark.usefixtures("_toy")
-def test_module_that_is_put_into_the_folder_is_found_by_its_name():
-    assert "for_ever" in algorithms.names()
-    bench, policy = Bench(), Policy.parse("2/s", algorithm="for_ever")
-    later = range(NOON, NOON + 4_000 * MICROSECONDS, 1_000 * MICROSECONDS)
-    assert [bench.consume([policy], now).allowed for now in later] == [True, True, False, False]
+ONCE = oracles.Table(
+    ("3/s",),
+    [(0, 4, False, 3, None), (0, 2, True, 1, 0), (60, 2, False, 1, None), (60, 1, True, 0, 0)],
+    algorithm="once",
+)
+
+
+@pytest.mark.usefixtures("_once")
+def test_algorithm_that_is_put_into_the_folder_counts_on_the_bench():
+    assert "once" in algorithms.names()
+    assert outcomes(ONCE) == ONCE.steps
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("_once")
+def test_algorithm_that_is_put_into_the_folder_counts_in_the_database_and_is_offered_to_staff(clock):
+    assert ("once", "once") in Limit._meta.get_field("algorithm").flatchoices
+    baker.make(Limit, name="invitations", rate="3/s", algorithm="once").full_clean()
+    steps = []
+    for at, cost, *_ in ONCE.steps:
+        clock.advance(NOON // MICROSECONDS + at - clock.now)
+        decision = limiter.consume("invitations", "user:42", cost=cost)
+        steps.append((at, cost, decision.allowed, decision.remaining, decision.retry_after))
+    assert steps == ONCE.steps
