@@ -9,6 +9,9 @@ from ratelimit_app.limits import LiveLimit
 from ratelimit_app.policy import MAX_QUOTA
 from ratelimit_app.stores import Advance, Outcome, Row, row_key
 
+#: What one debt can be: several of them still fit the column (in nanoseconds it is 18 years).
+_LARGEST_DEBT = 2**59
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
@@ -25,12 +28,27 @@ class Call:
     def row(self) -> Row:
         return self.advance.row
 
+    def refund(self, units: int) -> Advance:
+        """Plan to give units back, also more of them than one call would be planned to take."""
+        return dataclasses.replace(self.advance, amount=min(units * self._unit, algorithms.MAX_COUNT))
+
+    def debt(self, units: int) -> Advance:
+        """Plan to take units, whether or not there is room for them."""
+        amount = min(units * self._unit, _LARGEST_DEBT)
+        return dataclasses.replace(self.advance, amount=amount, ceiling=algorithms.MAX_COUNT)
+
     @property
-    def refund(self) -> Advance:
-        """What gives all of the cost back, though a call that never fits is planned as a smaller one."""
+    def _unit(self) -> int:
         policy = self.limit.policy
-        unit = algorithms.load(policy.algorithm).plan(policy, self.span, 1, self.now).amount
-        return dataclasses.replace(self.advance, amount=min(self.cost * unit, algorithms.MAX_COUNT))
+        return algorithms.load(policy.algorithm).plan(policy, self.span, 1, self.now).amount
+
+
+@dataclasses.dataclass(slots=True)
+class Receipt:
+    """A call that was taken, until it is settled."""
+
+    call: Call
+    is_settled: bool = False
 
 
 def plan(limit: LiveLimit, key: str, cost: int, now: int) -> Call:
@@ -54,8 +72,8 @@ def plan(limit: LiveLimit, key: str, cost: int, now: int) -> Call:
     return Call(limit, key, cost, now, span, advance)
 
 
-def judge(call: Call, outcome: Outcome) -> Decision:
-    """Turn the outcome of a call into its decision."""
+def judge(call: Call, outcome: Outcome, *, taken: bool = False) -> Decision:
+    """Turn the outcome of a call into its decision; ``taken`` says that what fitted was taken."""
     policy, shadow = call.limit.policy, call.limit.is_shadow
     algorithm = algorithms.load(policy.algorithm)
     state = algorithms.State(outcome.count, outcome.weighed, outcome.empty_at, outcome.room_at)
@@ -74,6 +92,21 @@ def judge(call: Call, outcome: Outcome) -> Decision:
         policy=policy,
         shadow=shadow,
         over_quota=not outcome.fits,
+        receipt=Receipt(call) if taken and outcome.fits else None,
+    )
+
+
+def keep(call: Call, outcome: Outcome) -> Advance | None:
+    """Plan for a row to last as long as what is owed in it; ``None`` where it does."""
+    policy, advance = call.limit.policy, call.advance
+    state = algorithms.State(outcome.count, outcome.weighed, outcome.empty_at, outcome.room_at)
+    verdict = algorithms.load(policy.algorithm).judge(policy, call.span, 1, call.now, state)
+    paid_at = call.now + verdict.reset_after
+    if advance.logged or paid_at <= advance.expires_at:
+        return None
+    expires_at = algorithms.kept_until(paid_at)
+    return dataclasses.replace(
+        advance, floor=0, amount=0, ceiling=algorithms.MAX_COUNT, expires_at=expires_at
     )
 
 

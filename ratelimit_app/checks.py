@@ -8,6 +8,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.core import checks
 from django.db import DEFAULT_DB_ALIAS, Error, connections
+from django.utils.module_loading import import_string
 
 from ratelimit_app import headers
 from ratelimit_app.conf import conf
@@ -61,6 +62,17 @@ def check_headers() -> None:
         headers.load(name)
 
 
+def check_refusal() -> None:
+    if not isinstance(conf.refusal, str):
+        raise ValueError(f"the dotted path of a function, got {conf.refusal!r}")
+    try:
+        make = import_string(conf.refusal) if conf.refusal else None
+    except Exception as error:  # a module may raise anything while it is imported
+        raise ValueError(f"{conf.refusal!r} cannot be imported ({error})") from error
+    if make is not None and not callable(make):
+        raise ValueError(f"{conf.refusal!r} is not a function that can be called")
+
+
 def check_exempt() -> None:
     _texts(conf.exempt)
 
@@ -87,6 +99,7 @@ SETTINGS: tuple[tuple[str, str, Callable[[], None]], ...] = (
     ("E008", "TIMEOUT", check_timeout),
     ("E009", "EXEMPT", check_exempt),
     ("E010", "ENABLE", check_enable),
+    ("E012", "REFUSAL", check_refusal),
 )
 
 

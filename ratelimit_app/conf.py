@@ -58,6 +58,11 @@ class Configuration:
         return typing.cast(Sequence[str], self._get("EXEMPT", ("admin:",)))
 
     @property
+    def refusal(self) -> str:
+        """The dotted path of a function of request and decision that makes the 429; empty: the app does."""
+        return typing.cast(str, self._get("REFUSAL", ""))
+
+    @property
     def limits(self) -> Mapping[str, object]:
         """Limits declared in code: a rate, or the fields of a ``Limit``, by name."""
         return typing.cast(Mapping[str, object], self._get("LIMITS", {}))

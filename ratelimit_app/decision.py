@@ -19,7 +19,8 @@ class Decision:
     when waiting never helps. ``decisions`` holds the parts of a combined decision, ``policy``
     the policy that was applied. A call that no limit applies to has ``quota``, ``remaining`` and
     ``policy`` ``None``. ``over_quota`` says that the cost did not fit: the call is then refused,
-    unless the limit is in ``shadow`` mode, which never refuses.
+    unless the limit is in ``shadow`` mode, which never refuses. ``receipt`` is for
+    ``limiter.settle``: what was taken, where something was.
     """
 
     allowed: bool
@@ -35,6 +36,7 @@ class Decision:
     policy: Policy | None = None
     shadow: bool = False
     over_quota: bool = False
+    receipt: object = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def parts(self) -> tuple["Decision", ...]:

@@ -1,50 +1,96 @@
-"""Limits on a single view."""
+"""Limits on a single view: a function, a method or a class, sync or async."""
 
+import asyncio
 import functools
-import inspect
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
-from django.http.response import HttpResponseBase
+from rest_framework.request import Request
 
 from ratelimit_app import enforcement, responses
+from ratelimit_app.enforcement import Cost
+from ratelimit_app.limits import LiveLimit, inline
 
-View = Callable[..., HttpResponseBase]
+View = Callable[..., Any]
+V = TypeVar("V", bound=View)
 
 
-def ratelimit(*names: str) -> Callable[[View], View]:
-    """Apply limits, by name and as one decision, to a view function.
+def ratelimit(
+    *limits: str,
+    key: str | Callable[[HttpRequest], object] | None = None,
+    algorithm: str = "fixed_window",
+    cost: Cost = None,
+) -> Callable[[V], V]:
+    """Apply limits, as one decision, to a view function, a view's method or a class-based view.
 
-    Where they refuse, the view is not called and the answer is the 429. Raises ``TypeError`` for
-    a view that is ``async``, and where no name is given.
+    Each of ``limits`` is the name of a limit, or a rate such as ``5/m``, which is a limit of this view
+    alone: by ``key`` (a limit's ``key``, or a function of the request; by default ``ip``) and counted by
+    ``algorithm``. ``cost`` is a number of units or a function of the request that returns one, 0 meaning
+    that the request is free. Where they refuse, the view is not called and the answer is the 429.
+
+    Raises ``TypeError`` where no limit is given, and ``ValueError`` for a rate, a key, an algorithm or a
+    cost that cannot be used.
     """
-    if not names or not all(isinstance(name, str) for name in names):
+    if not limits or not all(isinstance(limit, str) for limit in limits):
         raise TypeError("ratelimit: give the name of at least one limit, as in @ratelimit('login')")
+    if key is not None and not any(_is_rate(limit) for limit in limits):
+        raise TypeError("ratelimit: a named limit has its own key; 'key' goes with a rate, as in '5/m'")
+    enforcement.check_cost(cost)
 
-    def decorate(view: View) -> View:
-        if iscoroutinefunction(view):
-            raise _async_error(view)
-
-        @functools.wraps(view)
-        def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            decision = enforcement.enforce_named(request, names)
-            if decision is not None and not decision.allowed:
-                return responses.refusal(decision)
-            response = view(request, *args, **kwargs)
-            if inspect.iscoroutine(response):
-                response.close()
-                raise _async_error(view)
-            responses.add_fields(response, enforcement.decisions(request))
-            return response
-
-        # For the system check that looks for names which nobody has declared.
-        limited.ratelimit_names = (*names, *getattr(view, "ratelimit_names", ()))  # type: ignore[attr-defined]
-        return limited
+    def decorate(view: V) -> V:
+        found = [
+            inline(view, limit, key=key or "ip", algorithm=algorithm) if _is_rate(limit) else limit
+            for limit in limits
+        ]
+        if isinstance(view, type):
+            view.dispatch = _limit(view.dispatch, found, cost)  # type: ignore[attr-defined]
+            return view
+        return cast(V, _limit(view, found, cost))
 
     return decorate
 
 
-def _async_error(view: object) -> TypeError:
-    return TypeError(f"ratelimit: {view!r} is async, and only sync views can be limited")
+def _limit(view: View, limits: Sequence[str | LiveLimit], cost: Cost) -> View:
+    async def limited_async(*args: Any, **kwargs: Any) -> Any:
+        request = _request(view, args)
+        decision = await enforcement.aenforce(request, limits, cost)
+        if decision is not None and not decision.allowed:
+            return await responses.arefusal(decision, request)
+        return await enforcement.afinishing(request, view(*args, **kwargs))
+
+    def limited_sync(*args: Any, **kwargs: Any) -> Any:
+        if _is_in_event_loop():  # the method of an async class looks like a sync one
+            return limited_async(*args, **kwargs)
+        request = _request(view, args)
+        decision = enforcement.enforce(request, limits, cost)
+        if decision is not None and not decision.allowed:
+            return responses.refusal(decision, request)
+        return enforcement.finishing(request, lambda: view(*args, **kwargs))
+
+    limited = functools.wraps(view)(limited_async if iscoroutinefunction(view) else limited_sync)
+    # For the system check that looks for names which nobody has declared.
+    names = [limit for limit in limits if isinstance(limit, str)]
+    limited.ratelimit_names = (*names, *getattr(view, "ratelimit_names", ()))  # type: ignore[attr-defined]
+    return limited
+
+
+def _request(view: View, args: Sequence[object]) -> HttpRequest | Request:
+    for argument in args[:2]:  # a method has ``self`` before it
+        if isinstance(argument, HttpRequest | Request):
+            return argument
+    raise TypeError(f"ratelimit: {view!r} was not called with a request")
+
+
+def _is_rate(limit: str) -> bool:
+    return not re.fullmatch(r"[-\w]+", limit)  # a name is a slug
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

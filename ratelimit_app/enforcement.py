@@ -1,29 +1,47 @@
-"""One request's limits as one decision; each limit counts a request once, wherever it meets it."""
+"""One request's limits as one decision; each limit counts a request once, wherever it meets it.
 
-from collections.abc import Iterable
+An adapter applies limits with ``enforce_...``, and calls ``finish`` when the response is there. The
+``a...`` twins are for async callers: they change to a thread only where the database is asked.
+"""
 
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from asgiref.sync import sync_to_async
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.urls import ResolverMatch
 from rest_framework.request import Request
 
-from ratelimit_app import limiter
+from ratelimit_app import charging, ledger, limiter, responses
 from ratelimit_app.conf import conf
 from ratelimit_app.decision import Decision, combine
-from ratelimit_app.limits import LiveLimit
+from ratelimit_app.exceptions import RateLimited
+from ratelimit_app.ledger import Entry
+from ratelimit_app.limits import LiveLimit, Snapshot
+from ratelimit_app.reporting import report
 
-_MADE = "_ratelimit_decisions"
+#: The name of a limit, or one that a view brings along.
+LimitLike = str | LiveLimit
+Cost = int | Callable[[HttpRequest], int] | None
 
 
-def enforce_named(request: HttpRequest | Request, names: Iterable[str]) -> Decision | None:
-    """Apply limits by name; return their decision, ``None`` if none of them applies to the request.
+def enforce(
+    request: HttpRequest | Request, limits: Iterable[LimitLike], cost: Cost = None
+) -> Decision | None:
+    """Apply limits; return their decision, ``None`` if none of them applies to the request.
 
-    A name that is not known limits nothing, and is logged.
+    ``cost`` is a number of units or a function of the request that returns one, 0 meaning that the
+    request is free; by default it is each limit's own. A name that is not known limits nothing, and
+    is logged.
     """
     if not conf.enable:
         return None
     snapshot = limiter.current_limits()
-    found = [snapshot.find(name) for name in names]
-    return _enforce(_plain(request), [limit for limit in found if limit])
+    found = [snapshot.find(limit) if isinstance(limit, str) else limit for limit in limits]
+    return _enforce(ledger.plain(request), [limit for limit in found if limit], cost)
 
 
 def enforce_matching(request: HttpRequest) -> Decision | None:
@@ -33,44 +51,138 @@ def enforce_matching(request: HttpRequest) -> Decision | None:
     """
     if not conf.enable or _is_exempt(request.resolver_match):
         return None
-    path = request.path_info
-    active = limiter.current_limits().active
-    return _enforce(request, [limit for limit in active if limit.path and limit.path.search(path)])
+    return _enforce(request, _matching(limiter.current_limits(), request))
+
+
+async def aenforce(request: HttpRequest, limits: Sequence[LimitLike], cost: Cost = None) -> Decision | None:
+    """Apply limits as ``enforce`` does."""
+    return await sync_to_async(enforce)(request, limits, cost)
+
+
+async def aenforce_matching(request: HttpRequest) -> Decision | None:
+    """Apply limits as ``enforce_matching`` does."""
+    if not conf.enable or _is_exempt(request.resolver_match):
+        return None
+    known = limiter.known_limits()
+    if known is not None and not _matching(known, request):
+        return None
+    return await sync_to_async(enforce_matching)(request)
+
+
+def finishing(request: HttpRequest | Request, respond: Callable[[], Any]) -> Any:
+    """Call what makes the response, and finish the request with it; return the response."""
+    request = ledger.plain(request)
+    try:
+        response = respond()
+    except RateLimited as raised:
+        response = responses.refusal(raised.decision, request)
+    except BaseException:
+        charging.settle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+        raise
+    has_middleware = ledger.of(request).has_middleware  # it sees the response as it goes out
+    return finished(request, response) if has_middleware else finish(request, response)
+
+
+async def afinishing(request: HttpRequest | Request, response: Awaitable[Any]) -> Any:
+    """Await the response, and finish as ``finishing`` does."""
+    request = ledger.plain(request)
+    try:
+        made = await response
+    except RateLimited as raised:
+        made = await responses.arefusal(raised.decision, request)
+    except BaseException:
+        await asettle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+        raise
+    if not ledger.of(request).has_middleware:
+        await asettle(request, getattr(made, "status_code", HTTPStatus.OK))
+    return await afinished(request, made)
+
+
+async def asettle(request: HttpRequest, status: int) -> None:
+    """Charge what the request has cost, in a thread if the database has to be asked."""
+    if charging.is_open(request):
+        await sync_to_async(charging.settle)(request, status)
+
+
+def finish(request: HttpRequest | Request, response: HttpResponseBase) -> HttpResponseBase:
+    """Charge what the request has cost, and show on the response where the caller stands."""
+    request = ledger.plain(request)
+    charging.settle(request, getattr(response, "status_code", HTTPStatus.OK))
+    return finished(request, response)
+
+
+def finished(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Show on the response where the caller stands; another's 429 for our refusal becomes ours."""
+    refused = refusing(request)
+    if refused and responses.is_foreign(response):
+        responses.turn_into_refusal(response, refused, request)
+    if isinstance(response, HttpResponseBase):  # Django says what is wrong with anything else
+        responses.add_fields(response, decisions(request))
+    return response
+
+
+async def afinished(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Finish as ``finished`` does, in a thread if the response has to be made anew."""
+    if responses.is_foreign(response) and refusing(request):
+        return await sync_to_async(finished)(request, response)
+    return finished(request, response)
 
 
 def decisions(request: HttpRequest | Request) -> list[Decision]:
     """Return what the limits have decided about a request so far, one decision for each."""
-    return list(getattr(_plain(request), _MADE, {}).values())
+    return ledger.of(request).decisions
 
 
-def refusing(request: HttpRequest) -> Decision | None:
+def refusing(request: HttpRequest | Request) -> Decision | None:
     """Return the decision by which a request was refused, ``None`` if it was not."""
     made = decisions(request)
     return combine(made) if any(not decision.allowed for decision in made) else None
 
 
-def _enforce(request: HttpRequest, limits: Iterable[LiveLimit]) -> Decision | None:
+def _matching(snapshot: Snapshot, request: HttpRequest) -> list[LiveLimit]:
+    path = request.path_info
+    return [
+        limit
+        for limit in snapshot.active
+        if limit.path and limit.takes(request.method) and limit.path.search(path)
+    ]
+
+
+def _enforce(request: HttpRequest, limits: Iterable[LiveLimit], cost: Cost = None) -> Decision | None:
     """Decide about the limits that the request has not met yet, all of them at once."""
-    keys = {limit: key for limit in limits if (key := _key(limit, request)) is not None}
-    if not keys:
-        return None
-    made: dict[tuple[str, str], Decision] = request.__dict__.setdefault(_MADE, {})
-    new = {limit: key for limit, key in keys.items() if (limit.space, key) not in made}
-    if new:
-        decision = limiter.consume_all(new)
+    keys = {
+        limit: key
+        for limit in limits
+        if limit.takes(request.method) and (key := limit.key(request)) is not None
+    }
+    entries = ledger.of(request).entries
+    new = {limit: key for limit, key in keys.items() if (limit.space, key) not in entries}
+    if new and (units := _units(cost, request)) != 0:
+        decision = limiter.consume_all(new, cost=units)
         for (limit, key), part in zip(new.items(), decision.parts, strict=True):
-            made[limit.space, key] = part
-    return combine([made[limit.space, key] for limit, key in keys.items()])
+            entries[limit.space, key] = Entry(limit, part)
+    met = [entries[limit.space, key] for limit, key in keys.items() if (limit.space, key) in entries]
+    return combine([entry.decision for entry in met]) if met else None
 
 
-def _plain(request: HttpRequest | Request) -> HttpRequest:
-    """Return Django's request, which REST framework wraps in one of its own."""
-    return request._request if isinstance(request, Request) else request
+def check_cost(cost: Cost) -> None:
+    """Raise ``ValueError`` unless a cost is one that ``enforce`` takes."""
+    if not (cost is None or callable(cost) or (type(cost) is int and cost >= 0)):
+        raise ValueError(f"cost: a whole number of units from 0 or a function of the request, got {cost!r}")
 
 
-def _key(limit: LiveLimit, request: HttpRequest) -> str | None:
-    """Tell who is limited; ``None`` if the limit does not apply to the request."""
-    return limit.key(request) if limit.takes(request.method) else None
+def _units(cost: Cost, request: HttpRequest) -> int | None:
+    """Return the cost of a request in units, ``None`` for that of each limit."""
+    if not callable(cost):
+        return cost
+    try:
+        units = cost(request)
+        if type(units) is int and units >= 0:
+            return units
+        report(logging.ERROR, "The cost function %s returned %.60r", _path(cost), units)
+    except Exception:
+        report(logging.ERROR, "The cost function %s failed", _path(cost), exc_info=True)
+    return None
 
 
 def _is_exempt(match: ResolverMatch | None) -> bool:
@@ -81,3 +193,7 @@ def _is_exempt(match: ResolverMatch | None) -> bool:
         match.view_name == exempt or (exempt.endswith(":") and match.view_name.startswith(exempt))
         for exempt in conf.exempt
     )
+
+
+def _path(function: object) -> str:
+    return getattr(function, "__qualname__", repr(function))

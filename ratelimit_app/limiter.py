@@ -8,16 +8,18 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from asgiref.sync import sync_to_async
 from django.db import Error
 
-from ratelimit_app import calls, clock, signals, snapshots
-from ratelimit_app.calls import Call
+from ratelimit_app import calls, clock, signals, snapshots, waiting
+from ratelimit_app.calls import Call, Receipt
 from ratelimit_app.conf import conf
 from ratelimit_app.decision import Decision, combine
 from ratelimit_app.limits import LiveLimit, Snapshot
 from ratelimit_app.policy import Policy
 from ratelimit_app.reporting import report
 from ratelimit_app.stores import Advance, Outcome, Row, Store, store_for
+from ratelimit_app.waiting import Limited
 
 LimitLike = str | Policy | LiveLimit
 L = TypeVar("L", bound=LimitLike)
@@ -67,8 +69,49 @@ def peek_all(keys: Mapping[L, str], *, cost: int | None = None) -> Decision:
 def refund(limit: LimitLike, key: str, *, cost: int | None = None) -> None:
     """Give units back to the window that is running, until none are used."""
     if call := _plan({limit: key}, cost)[0]:
-        refund = call.refund
+        refund = call.refund(call.cost)
         _ask(lambda store: store.refund(refund))
+
+
+def limited(limit: LimitLike, key: str, *, cost: int | None = None) -> Limited:
+    """Run a block only where a limit allows it, as in ``with limiter.limited("exports", key): ...``.
+
+    Also ``async with``. Raises ``RateLimited``, which carries the decision, where the limit refuses;
+    in a view that becomes the 429.
+    """
+    return Limited(lambda: consume(limit, key, cost=cost), leave)
+
+
+def wait(limit: LimitLike, key: str, *, max_wait: float, cost: int | None = None) -> Decision:
+    """Take units when they are to be had, and sleep until then: for at most ``max_wait`` seconds in all.
+
+    It sleeps for exactly as long as the limit says. Where that would be longer, the refusal is returned
+    at once.
+    """
+    return waiting.wait(lambda: consume(limit, key, cost=cost), max_wait)
+
+
+async def wait_async(limit: LimitLike, key: str, *, max_wait: float, cost: int | None = None) -> Decision:
+    """Wait as ``wait`` does, and let others go on meanwhile."""
+    return await waiting.wait_async(lambda: consume(limit, key, cost=cost), max_wait)
+
+
+def leave(decision: Decision) -> None:
+    """Give back what an allowed call has only held: the slots of limits that count what runs at once."""
+
+
+def settle(decision: Decision, cost: int) -> None:
+    """Charge what an allowed call has really cost, when that is known: once, for each of its limits.
+
+    What is missing is taken, past the quota if need be: it is a debt that later calls wait for.
+    What was too much is given back, all of it for a cost of 0. Raises ``ValueError`` for a cost that
+    is no whole number from 0, and for a decision that was settled before.
+    """
+    if type(cost) is not int or cost < 0:
+        raise ValueError(f"cost: a whole number of units from 0, got {cost!r}")
+    for part in decision.parts:
+        if isinstance(part.receipt, Receipt):
+            _settle(part.receipt, cost)
 
 
 def reset(limit: LimitLike, key: str) -> None:
@@ -78,18 +121,57 @@ def reset(limit: LimitLike, key: str) -> None:
         _ask(lambda store: store.reset(row.key))
 
 
+# For async callers: the same, in a thread, because the database drivers know no other way.
+aconsume = sync_to_async(consume)
+aconsume_all = sync_to_async(consume_all)
+apeek = sync_to_async(peek)
+apeek_all = sync_to_async(peek_all)
+arefund = sync_to_async(refund)
+areset = sync_to_async(reset)
+
+
 def current_limits() -> Snapshot:
     """Return the limits that are in force now."""
     return snapshots.current(now())
 
 
+def known_limits() -> Snapshot | None:
+    """Return the limits that are in force now, ``None`` where the database would have to be asked."""
+    if _follows_server() and clock.is_due():
+        return None
+    return snapshots.known(clock.now())
+
+
 def now() -> int:
     """Return the instant in microseconds since the epoch, by the clock that all hosts agree on."""
-    if conf.clock == "database" and store_for(conf.database).has_clock:
+    if _follows_server():
         _ask(lambda store: clock.follow(store.server_time))
     else:
         clock.follow_local()
     return clock.now()
+
+
+def _follows_server() -> bool:
+    return conf.clock == "database" and store_for(conf.database).has_clock
+
+
+def _settle(receipt: Receipt, cost: int) -> None:
+    if receipt.is_settled:
+        raise ValueError("decision: it was settled before")
+    receipt.is_settled = True
+    call = receipt.call
+    if cost < call.cost:
+        refund = call.refund(call.cost - cost)
+        _ask(lambda store: store.refund(refund))
+    elif cost > call.cost:
+        _ask(lambda store: _owe(store, call, cost - call.cost))
+
+
+def _owe(store: Store, call: Call, units: int) -> None:
+    debt = call.debt(units)
+    outcome = store.advance(debt)
+    if (longer := calls.keep(call, outcome)) is not None:
+        store.advance(longer)
 
 
 def _decide(keys: Mapping[L, str], cost: int | None, ask: Callable[[Sequence[Call]], Outcomes]) -> Decision:
@@ -97,13 +179,19 @@ def _decide(keys: Mapping[L, str], cost: int | None, ask: Callable[[Sequence[Cal
         raise ValueError("keys: at least one limit")
     planned = _plan(keys, cost)
     outcomes = ask([call for call in planned if call])
+    taken = ask is _take and _all_fit(planned, outcomes)
     decisions = []
     for (limit, key), call in zip(keys.items(), planned, strict=True):
         if call and call.row in outcomes:
-            decisions.append(calls.judge(call, outcomes[call.row]))
+            decisions.append(calls.judge(call, outcomes[call.row], taken=taken))
         else:
             decisions.append(_uncounted(limit, key, call.cost if call else cost))
     return combine(decisions)
+
+
+def _all_fit(planned: Sequence[Call | None], outcomes: Outcomes) -> bool:
+    enforced = [call for call in planned if call and not call.limit.is_shadow]
+    return all(outcomes[call.row].fits for call in enforced if call.row in outcomes)
 
 
 def _uncounted(limit: LimitLike, key: str, cost: int | None) -> Decision:

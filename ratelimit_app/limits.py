@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.http import HttpRequest
 
 from ratelimit_app import keys
 from ratelimit_app.conf import conf
-from ratelimit_app.models import Limit, Mode
+from ratelimit_app.models import Charge, Limit, Mode
 from ratelimit_app.policy import Policy
 from ratelimit_app.reporting import report
 
@@ -30,6 +31,7 @@ class LiveLimit:
     mode: str = Mode.ENFORCE
     count_denied: bool = False
     cost: int = 1
+    charge: str = Charge.BEFORE
 
     @property
     def name(self) -> str:
@@ -97,6 +99,22 @@ def live(row: Limit) -> LiveLimit | None:
         mode=row.mode,
         count_denied=row.count_denied,
         cost=row.checked_cost(),
+        charge=row.checked_charge(),
+    )
+
+
+def inline(
+    view: Callable[..., object], rate: str, *, key: str | Callable[[HttpRequest], object], algorithm: str
+) -> LiveLimit:
+    """Make the limit of one view alone; raise ``ValueError`` where it cannot be.
+
+    Its name is the rate, its counters are set apart by the view's own path.
+    """
+    where = f"{view.__module__}.{getattr(view, '__qualname__', type(view).__qualname__)}"
+    return LiveLimit(
+        policy=Policy.parse(rate, algorithm=algorithm),
+        space=f"{where}:{rate}@view",
+        key=keys.load(key) if isinstance(key, str) else keys.own(key),
     )
 
 

@@ -1,12 +1,16 @@
-"""Limits by path and method, and the fields of all limits on every response."""
+"""Limits by path and method, and the fields of all limits on every response; sync and async."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from ratelimit_app import enforcement, responses
+from ratelimit_app import enforcement, ledger, responses
+from ratelimit_app.exceptions import RateLimited
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase] | Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
 
 class RateLimitMiddleware:
@@ -16,17 +20,38 @@ class RateLimitMiddleware:
     ``request.user`` is there wherever it stands in ``MIDDLEWARE``.
     """
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+            # Django looks at the method to know how to call it: a sync one would cost a thread each time.
+            self.process_view = self._process_view_async  # type: ignore[method-assign]
 
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        response = self.get_response(request)
-        refused = enforcement.refusing(request)
-        if refused and response.status_code == responses.STATUS and isinstance(response, HttpResponse):
-            responses.turn_into_refusal(response, refused)
-        responses.add_fields(response, enforcement.decisions(request))
-        return response
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        ledger.of(request).has_middleware = True
+        if iscoroutinefunction(self.get_response):
+            return self._call_async(request)
+        response = cast(HttpResponseBase, self.get_response(request))
+        return enforcement.finish(request, response)
 
-    def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> HttpResponse | None:
+    async def _call_async(self, request: HttpRequest) -> HttpResponseBase:
+        response = await cast(Awaitable[HttpResponseBase], self.get_response(request))
+        await enforcement.asettle(request, response.status_code)
+        return await enforcement.afinished(request, response)
+
+    def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> Any:
         decision = enforcement.enforce_matching(request)
-        return None if decision is None or decision.allowed else responses.refusal(decision)
+        return None if decision is None or decision.allowed else responses.refusal(decision, request)
+
+    async def _process_view_async(
+        self, request: HttpRequest, view: Callable[..., Any], *args: Any
+    ) -> HttpResponse | None:
+        decision = await enforcement.aenforce_matching(request)
+        return None if decision is None or decision.allowed else await responses.arefusal(decision, request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Turn what ``limiter.limited`` has raised in a view into the 429."""
+        return responses.refusal(exception.decision, request) if isinstance(exception, RateLimited) else None

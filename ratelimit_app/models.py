@@ -23,6 +23,13 @@ class Mode(models.TextChoices):
     OFF = "off", "off"
 
 
+class Charge(models.TextChoices):
+    BEFORE = "before", "before: each request, when it comes"
+    AFTER = "after", "after: what the view says that it has cost"
+    FAILURES = "failures", "failures: requests that fail"
+    SUCCESSES = "successes", "successes: requests that do not fail"
+
+
 class Limit(models.Model):
     """How often something may happen, as staff edit it."""
 
@@ -80,6 +87,16 @@ class Limit(models.Model):
         help_text="Count the calls that this limit refuses, too: the count then runs past the quota.",
     )
     cost = models.PositiveBigIntegerField(default=1, help_text="Units that one request takes.")
+    charge = models.CharField(
+        max_length=10,
+        choices=Charge.choices,
+        default=Charge.BEFORE,
+        help_text=(
+            "Which requests cost something. All of them take the cost when they come, so that no more get "
+            "in at once; what turns out to be free is given back with the response. A request fails by "
+            "a status from 400, a log-in that is refused, or when the view says so."
+        ),
+    )
     note = models.TextField(blank=True, help_text="Why this limit is as it is. For staff only.")
 
     class Meta:
@@ -125,6 +142,12 @@ class Limit(models.Model):
         if self.cost > Policy.parse(self.rate).quota:
             raise ValueError(f"cost: at most the quota, or every request is refused; got {self.cost}")
         return self.cost
+
+    def checked_charge(self) -> str:
+        """Return what is charged; raise ``ValueError`` for an unknown word."""
+        if self.charge not in Charge.values:
+            raise ValueError(f"charge: unknown {self.charge!r} (have: {', '.join(Charge.values)})")
+        return self.charge
 
     def _checks(self) -> list[tuple[str, Callable[[], object]]]:
         return [

@@ -1,23 +1,57 @@
 """What a visitor is sent: the refusal, and the fields that every limited response carries."""
 
+import logging
 from collections.abc import Sequence
+from typing import TypeVar
 
-from django.http import HttpResponse, JsonResponse
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils.module_loading import import_string
 
 from ratelimit_app import headers
 from ratelimit_app.conf import conf
 from ratelimit_app.decision import Decision
+from ratelimit_app.reporting import report
+
+R = TypeVar("R", bound=HttpResponse)
 
 STATUS = 429
 
 #: What says something of the body that was there before.
 _OF_THE_BODY = ("Content-Encoding", "Content-Language", "ETag", "Last-Modified")
+
+#: Marks a refusal that this module has made.
+_OURS = "_ratelimit_refusal"
+
+_DOCUMENT_TYPES = ("application/problem+json", "application/json")
+_PAGE_TYPE = "text/html"
 PROBLEM_TYPE = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
 
-def refusal(decision: Decision) -> JsonResponse:
-    """Return the 429 for a decision: problem details (RFC 9457) that say whose quota nowhere."""
+def refusal(decision: Decision, request: HttpRequest | None = None) -> HttpResponse:
+    """Return the 429 for a decision: what ``RATELIMIT_REFUSAL`` makes of it, or the app's own.
+
+    That is a page (the template ``429.html``) for a browser and a problem document for all others.
+    """
+    if request is None:
+        return complete(_document(decision), decision)
+    request = getattr(request, "_request", request)  # REST framework wraps Django's
+    own = _own(conf.refusal, request, decision) if conf.refusal else None
+    page = _page(decision, request) if own is None and _wants_page(request) else None
+    return complete(own or page or _document(decision), decision)
+
+
+async def arefusal(decision: Decision, request: HttpRequest) -> HttpResponse:
+    """Return the 429 as ``refusal`` does, in a thread only where a project's own code makes it."""
+    if conf.refusal or _wants_page(request):
+        return await sync_to_async(refusal)(decision, request)
+    return refusal(decision, None)
+
+
+def problem(decision: Decision) -> dict[str, object]:
+    """Return the problem details of a refusal (RFC 9457), which say whose quota nowhere."""
     wait = decision.retry_after_seconds
     body: dict[str, object] = {
         "type": PROBLEM_TYPE,
@@ -26,24 +60,26 @@ def refusal(decision: Decision) -> JsonResponse:
         "detail": _detail(wait),
         "violated-policies": [part.limit for part in decision.parts if not part.allowed],
     }
-    if wait is not None:
-        body["retry_after"] = wait
-    response = JsonResponse(body, status=STATUS, content_type="application/problem+json")
-    response["Cache-Control"] = "no-store"
-    if wait is not None:
-        response["Retry-After"] = str(wait)
-    add_fields(response, decision.parts)
-    return response
+    return body if wait is None else body | {"retry_after": wait}
 
 
-def turn_into_refusal(response: HttpResponse, decision: Decision) -> None:
-    """Make a 429 from elsewhere the one that all entry points send; its other fields stay."""
-    refused = refusal(decision)
-    response.content = refused.content
-    if "Content-Length" in response:
-        response["Content-Length"] = str(len(refused.content))
-    for field in _OF_THE_BODY:
-        del response[field]
+def is_foreign(response: object) -> bool:
+    """Tell whether a response is a 429 that this module has not made."""
+    return getattr(response, "status_code", None) == STATUS and not hasattr(response, _OURS)
+
+
+def turn_into_refusal(response: HttpResponseBase, decision: Decision, request: HttpRequest) -> None:
+    """Make a 429 from elsewhere the one that all entry points send; its other fields and a page stay."""
+    refused = refusal(decision, request)
+    is_page = _wants_page(request) and response.get("Content-Type", "").startswith(_PAGE_TYPE)
+    if isinstance(response, HttpResponse) and not is_page:
+        response.content = refused.content
+        if "Content-Length" in response:
+            response["Content-Length"] = str(len(refused.content))
+        for field in _OF_THE_BODY:
+            del response[field]
+    else:
+        del refused["Content-Type"]
     for field, value in refused.items():
         response[field] = value
 
@@ -54,6 +90,43 @@ def add_fields(response: HttpResponseBase, decisions: Sequence[Decision]) -> Non
     for name in conf.headers:
         for field, value in headers.load(name).fields(shown).items():
             response[field] = value
+
+
+def complete(response: R, decision: Decision) -> R:
+    """Add what every refusal carries, whoever made it."""
+    setattr(response, _OURS, True)
+    response.setdefault("Cache-Control", "no-store")
+    wait = decision.retry_after_seconds
+    if wait is not None:
+        response.setdefault("Retry-After", str(wait))
+    add_fields(response, decision.parts)
+    return response
+
+
+def _document(decision: Decision) -> HttpResponse:
+    return JsonResponse(problem(decision), status=STATUS, content_type="application/problem+json")
+
+
+def _wants_page(request: HttpRequest) -> bool:
+    return request.get_preferred_type([*_DOCUMENT_TYPES, _PAGE_TYPE]) == _PAGE_TYPE
+
+
+def _page(decision: Decision, request: HttpRequest) -> HttpResponse:
+    context = {"decision": decision, "detail": _detail(decision.retry_after_seconds)}
+    return render(request, "429.html", context, status=STATUS)
+
+
+def _own(path: str, request: HttpRequest, decision: Decision) -> HttpResponse | None:
+    """Let the project answer; where that fails, it is reported, and the app's own answer goes out."""
+    try:
+        make = import_string(path)
+        response = (async_to_sync(make) if iscoroutinefunction(make) else make)(request, decision)
+        if isinstance(response, HttpResponse):
+            return response
+        report(logging.ERROR, "RATELIMIT_REFUSAL: %s returned a %s", path, type(response).__name__)
+    except Exception:
+        report(logging.ERROR, "RATELIMIT_REFUSAL: %s failed", path, exc_info=True)
+    return None
 
 
 def _detail(wait: int | None) -> str:

@@ -61,6 +61,14 @@ def current(now: int) -> limits.Snapshot:
     return reading.snapshot
 
 
+def known(now: int) -> limits.Snapshot | None:
+    """Return the limits as of an instant, ``None`` where they would have to be read."""
+    reading = _reading
+    if reading is None or _open_edit.blocks or not reading.is_fresh(now):
+        return None
+    return reading.snapshot
+
+
 def drop(**kwargs: Any) -> None:
     """Read the limits anew at the next look, whatever their age."""
     global _edit

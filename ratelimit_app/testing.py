@@ -37,7 +37,7 @@ def frozen_time(seconds: float) -> Iterator[FrozenClock]:
     1780315200.5
     """
     before, frozen = _clock.frozen, FrozenClock(seconds)
-    _clock.frozen = frozen.read
+    _clock.frozen = frozen
     try:
         yield frozen
     finally:

@@ -1,36 +1,95 @@
-"""Limits on the views of Django REST framework."""
+"""Limits on the views of Django REST framework, and its exception handler for their refusals."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
 
+from django.http.response import HttpResponseBase
+from rest_framework.exceptions import Throttled
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
+from rest_framework.views import exception_handler as default_handler
 
-from ratelimit_app import enforcement
+from ratelimit_app import enforcement, ledger, responses
 from ratelimit_app.decision import Decision
+from ratelimit_app.exceptions import RateLimited
+
+#: The actions of a viewset that ``throttle_limits`` does not name.
+OTHER_ACTIONS = "*"
 
 
 def named_limits(view: APIView | type[APIView]) -> list[str]:
-    """Return the limits that a view names in ``throttle_scope`` and ``throttle_limits``."""
+    """Return the limits that a view names in ``throttle_scope`` and ``throttle_limits``.
+
+    Of a class, or where the action is not known, those of all actions.
+    """
     scope: str | None = getattr(view, "throttle_scope", None)
-    limits: str | Sequence[str] = getattr(view, "throttle_limits", ())
-    return [*([scope] if scope else []), *([limits] if isinstance(limits, str) else limits)]
+    limits: str | Sequence[str] | Mapping[str, str | Sequence[str]] = getattr(view, "throttle_limits", ())
+    if isinstance(limits, Mapping):
+        action = getattr(view, "action", None)
+        chosen = limits.values() if action is None else [limits.get(action, limits.get(OTHER_ACTIONS, ()))]
+        found = [name for names in chosen for name in _list(names)]
+    else:
+        found = _list(limits)
+    return [*([scope] if scope else []), *found]
 
 
 class RateLimitThrottle(BaseThrottle):
     """Apply the limits that a view names, as one decision.
 
-    The view names one in ``throttle_scope`` and any number in ``throttle_limits``; a view that names
-    none is not limited.
+    The view names one in ``throttle_scope`` and any number in ``throttle_limits``: a list, or lists by
+    the action of a viewset, ``*`` standing for those that are not named. ``throttle_cost`` is a number of
+    units or a function of the request. A subclass may name ``limits`` for all views that it is put on.
     """
+
+    limits: Sequence[str] = ()
 
     _decision: Decision | None = None
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Count the request; return whether it may go on."""
-        self._decision = enforcement.enforce_named(request, named_limits(view))
+        names = [*_list(self.limits), *named_limits(view)]
+        self._decision = enforcement.enforce(request, names, getattr(view, "throttle_cost", None))
+        if not ledger.of(request).has_middleware:
+            _finish_with(view)
         return self._decision is None or self._decision.allowed
 
     def wait(self) -> float | None:
         """Return the seconds to wait after a refusal; ``None`` when waiting never helps."""
         return self._decision.retry_after_seconds if self._decision else None
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponseBase | None:
+    """Answer a refusal as the middleware does; leave everything else to REST framework's own handler.
+
+    For ``EXCEPTION_HANDLER`` of projects that go without the middleware.
+    """
+    request: Request = context["request"]
+    refused = error.decision if isinstance(error, RateLimited) else enforcement.refusing(request)
+    if refused is None or not isinstance(error, RateLimited | Throttled):
+        return default_handler(error, context)
+    renderer = getattr(request, "accepted_renderer", None)
+    if renderer is None or renderer.media_type != "text/html":
+        return responses.refusal(refused, request._request)
+    # The browsable API shows it in its own page.
+    response = Response(responses.problem(refused), status=HTTPStatus.TOO_MANY_REQUESTS)
+    return responses.complete(response, refused)
+
+
+def _finish_with(view: APIView) -> None:
+    """Let a view finish its request: here, nothing else sees the response."""
+    if "finalize_response" in view.__dict__:
+        return
+    finalize: Callable[..., HttpResponseBase] = view.finalize_response
+
+    def finalize_and_finish(request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = finalize(request, *args, **kwargs)
+        return enforcement.finish(request, response)
+
+    view.finalize_response = finalize_and_finish  # type: ignore[method-assign,assignment]
+
+
+def _list(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)

@@ -40,6 +40,11 @@ TABLE = {
             None,
         ],
     ),
+    "REFUSAL": (
+        "E012",
+        ["", "project.views.ping"],
+        ["nosuch", "no.such.function", "project.settings.DEBUG", 5, None],
+    ),
     "HEADERS": ("E005", [["ietf"], ("ietf",), []], ["ietf", ["nosuch"], [5], None]),
     "CLOCK": ("E006", ["database", "local"], ["server", "", None]),
     "IPV6_PREFIX": ("E007", [1, 64, 128], [0, 129, -1, True, 64.0, "64", None]),

@@ -15,6 +15,7 @@ VALUES = {
     "timeout": (0.5, 0),
     "ipv6_prefix": (64, 48),
     "headers": (("ietf",), []),
+    "refusal": ("", "project.views.ping"),
     "exempt": (("admin:",), []),
     "limits": ({}, {"a": "5/m"}),
 }

@@ -1,5 +1,3 @@
-import functools
-
 import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
@@ -159,22 +157,3 @@ def test_cost_of_the_limit_is_taken(client, settings):
 def test_names_that_are_none_are_an_error(names):
     with pytest.raises(TypeError, match="name of at least one limit"):
         ratelimit(*names)
-
-
-@pytest.mark.parametrize(
-    "view", [awaited, Awaited.as_view(), functools.partial(awaited)], ids=["function", "class", "partial"]
-)
-def test_async_view_is_an_error_at_once(view):
-    with pytest.raises(TypeError, match="is async, and only sync views can be limited"):
-        ratelimit("tight")(view)
-
-
-class AwaitedHandler(View):
-    async def get(self, request):
-        return HttpResponse("ok")
-
-
-def test_async_handler_that_shows_itself_late_is_an_error_too():
-    view = method_decorator(ratelimit("tight"), name="dispatch")(AwaitedHandler).as_view()
-    with pytest.raises(TypeError, match="is async, and only sync views can be limited"):
-        view(RequestFactory().get("/"))

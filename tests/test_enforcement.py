@@ -139,14 +139,14 @@ def test_lowered_limit_says_the_rest_of_the_window(entry, client, settings, cloc
     ],
 )
 def test_limit_applies_to_its_methods_and_options_are_free(method, applying):
-    enforcement.enforce_named(request(method), ["own", "posts", "gets", "options"])
+    enforcement.enforce(request(method), ["own", "posts", "gets", "options"])
     assert set(counts()) == applying
 
 
 @pytest.mark.parametrize("names", [[], ["out"], ["nosuch"], ["nobody"], ["posts"]])
 def test_no_limit_that_applies_is_no_decision(names):
     get = request()
-    assert enforcement.enforce_named(get, names) is None
+    assert enforcement.enforce(get, names) is None
     assert enforcement.decisions(get) == []
     assert enforcement.refusing(get) is None
 
@@ -154,7 +154,7 @@ def test_no_limit_that_applies_is_no_decision(names):
 def test_everything_off_by_setting_is_no_decision_and_no_report(settings, caplog):
     settings.RATELIMIT_ENABLE = False
     get = request(where="/by-middleware")
-    assert enforcement.enforce_named(get, ["door", "nosuch"]) is None
+    assert enforcement.enforce(get, ["door", "nosuch"]) is None
     assert caplog.records == []
     assert enforcement.enforce_matching(get) is None
     assert not Counter.objects.exists()
@@ -165,7 +165,7 @@ def test_everything_off_by_setting_is_no_decision_and_no_report(settings, caplog
 
 def test_limits_of_one_entry_are_all_or_nothing():
     limiter.consume("door", ME, cost=4)
-    decision = enforcement.enforce_named(request(), ["own", "door"])
+    decision = enforcement.enforce(request(), ["own", "door"])
     assert (decision.allowed, decision.limit) == (False, "door")
     assert counts() == {"door": 4}
 
@@ -173,15 +173,15 @@ def test_limits_of_one_entry_are_all_or_nothing():
 def test_limit_met_again_answers_as_before():
     get = request(where="/by-middleware")
     first = enforcement.enforce_matching(get)
-    assert enforcement.enforce_named(get, ["door"]) == first
-    assert enforcement.enforce_named(get, ["door", "door"]) == first
+    assert enforcement.enforce(get, ["door"]) == first
+    assert enforcement.enforce(get, ["door", "door"]) == first
     assert counts() == {"door": 1}
 
 
 def test_limit_met_again_with_another_is_one_decision_of_both():
     get = request()
-    enforcement.enforce_named(get, ["door"])
-    decision = enforcement.enforce_named(get, ["door", "own"])
+    enforcement.enforce(get, ["door"])
+    decision = enforcement.enforce(get, ["door", "own"])
     assert [part.limit for part in decision.decisions] == ["door", "own"]
     assert [part.limit for part in enforcement.decisions(get)] == ["door", "own"]
     assert counts() == {"door": 1, "own": 1}
@@ -190,16 +190,16 @@ def test_limit_met_again_with_another_is_one_decision_of_both():
 def test_limit_met_alone_speaks_for_itself_alone():
     limiter.consume("door", ME, cost=4)
     get = request()
-    assert not enforcement.enforce_named(get, ["door"]).allowed
-    decision = enforcement.enforce_named(get, ["own"])
+    assert not enforcement.enforce(get, ["door"]).allowed
+    decision = enforcement.enforce(get, ["own"])
     assert (decision.allowed, decision.limit, decision.decisions) == (True, "own", ())
 
 
 def test_limit_that_was_edited_meanwhile_is_not_counted_again(settings):
     get = request()
-    enforcement.enforce_named(get, ["own"])
+    enforcement.enforce(get, ["own"])
     settings.RATELIMIT_LIMITS = {"own": "5/min"}
-    enforcement.enforce_named(get, ["own"])
+    enforcement.enforce(get, ["own"])
     assert counts() == {"own": 1}
 
 
@@ -207,22 +207,22 @@ def test_key_that_changed_meanwhile_is_counted_as_another():
     get = request()
     for remote in ("203.0.113.1", "203.0.113.2"):
         get.META["REMOTE_ADDR"] = remote
-        enforcement.enforce_named(get, ["own"])
+        enforcement.enforce(get, ["own"])
     assert [part.key for part in enforcement.decisions(get)] == ["ip:203.0.113.1", "ip:203.0.113.2"]
 
 
 def test_two_requests_are_counted_apart():
     for _ in range(2):
-        enforcement.enforce_named(request(), ["own"])
+        enforcement.enforce(request(), ["own"])
     assert counts() == {"own": 2}
 
 
 def test_refusing_is_the_decision_of_all_that_a_request_met():
     limiter.consume("door", ME, cost=4)
     get = request()
-    enforcement.enforce_named(get, ["own"])
+    enforcement.enforce(get, ["own"])
     assert enforcement.refusing(get) is None
-    enforcement.enforce_named(get, ["door"])
+    enforcement.enforce(get, ["door"])
     refused = enforcement.refusing(get)
     assert (refused.limit, [part.allowed for part in refused.decisions]) == ("door", [True, False])
 

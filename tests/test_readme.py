@@ -49,7 +49,7 @@ def test_settings_and_views_are_usable():
 def test_refusal_is_the_one_shown(clock):
     clock.advance(45)
     request = RequestFactory().post("/login/")
-    while (decision := enforcement.enforce_named(request, ["login"])) and decision.allowed:
+    while (decision := enforcement.enforce(request, ["login"])) and decision.allowed:
         request = RequestFactory().post("/login/")
     response = responses.refusal(decision)
     head, _, body = blocks("http")[0].partition("\n\n")

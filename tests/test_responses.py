@@ -3,6 +3,7 @@ import json
 import http_sf
 import pytest
 from django.http import HttpResponse
+from django.test import RequestFactory
 
 from ratelimit_app import responses
 from ratelimit_app.decision import Decision, combine
@@ -126,7 +127,7 @@ def test_name_with_quotes_is_parsed_back():
 def test_response_from_elsewhere_becomes_the_refusal_and_keeps_its_other_fields():
     response = HttpResponse("x", status=429, headers={"Vary": "Cookie", "X-Own": "1", "Retry-After": "7"})
     response.set_cookie("a", "b")
-    responses.turn_into_refusal(response, decision())
+    responses.turn_into_refusal(response, decision(), RequestFactory().get("/"))
     refused = responses.refusal(decision())
     assert (response.content, response.status_code) == (refused.content, 429)
     assert dict(response.items()) == {"Vary": "Cookie", "X-Own": "1", **dict(refused.items())}
@@ -136,5 +137,5 @@ def test_response_from_elsewhere_becomes_the_refusal_and_keeps_its_other_fields(
 @pytest.mark.parametrize("field", ["Content-Length", "Content-Encoding", "ETag"])
 def test_response_from_elsewhere_keeps_nothing_that_describes_its_body(field):
     response = HttpResponse("x", status=429, headers={field: "1"})
-    responses.turn_into_refusal(response, decision())
+    responses.turn_into_refusal(response, decision(), RequestFactory().get("/"))
     assert response.get(field) in (None, str(len(response.content)))

@@ -132,12 +132,19 @@ def test_refusal_without_the_middleware_says_the_longest_wait(client, settings):
     assert client.get("/listed")["Retry-After"] == "3600"
 
 
-@pytest.mark.parametrize("accept", ["application/json", "text/html", "*/*"])
-def test_refusal_is_the_same_whatever_the_client_accepts(accept, client):
+@pytest.mark.parametrize("accept", ["application/json", "*/*"])
+def test_refusal_is_the_problem_document(accept, client):
     limiter.consume("tight", ME, cost=2)
     answer = client.get("/scoped", headers={"Accept": accept})
     assert (answer.status_code, answer["Content-Type"]) == (429, "application/problem+json")
     assert answer.json()["status"] == 429
+
+
+def test_browsable_api_shows_the_refusal(client):
+    limiter.consume("tight", ME, cost=2)
+    answer = client.get("/scoped", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer["Retry-After"]) == (429, "60")
+    assert "429 Too Many Requests" in answer.content.decode()
 
 
 def test_user_is_the_one_that_the_framework_has_found():

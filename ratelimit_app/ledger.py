@@ -1,0 +1,45 @@
+"""What limits have decided about one request, and what it will have cost."""
+
+import dataclasses
+
+from django.http import HttpRequest
+from rest_framework.request import Request
+
+from ratelimit_app.decision import Decision
+from ratelimit_app.limits import LiveLimit
+
+_ATTRIBUTE = "_ratelimit_ledger"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """A limit that the request has met, and what it said."""
+
+    limit: LiveLimit
+    decision: Decision
+
+
+@dataclasses.dataclass(slots=True)
+class Ledger:
+    """One request's entries, by the counter that each is about; ``costs`` are what views have told."""
+
+    entries: dict[tuple[str, str], Entry] = dataclasses.field(default_factory=dict)
+    costs: dict[str, int] = dataclasses.field(default_factory=dict)
+    has_failed: bool = False
+    has_middleware: bool = False
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What the limits have decided so far, one decision for each."""
+        return [entry.decision for entry in self.entries.values()]
+
+
+def of(request: HttpRequest | Request) -> Ledger:
+    """Return the ledger of a request, which is begun with the first look at it."""
+    ledger: Ledger = plain(request).__dict__.setdefault(_ATTRIBUTE, Ledger())
+    return ledger
+
+
+def plain(request: HttpRequest | Request) -> HttpRequest:
+    """Return Django's request, which REST framework wraps in one of its own."""
+    return request._request if isinstance(request, Request) else request
