@@ -65,8 +65,9 @@ _CALL = "SELECT ratelimit_app_advance(%s)"
 _MAY_CALL = "SELECT coalesce(has_function_privilege(to_regprocedure(%s), 'execute'), false)"
 _SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-#: serialization_failure, deadlock_detected, lock_not_available
-_CONTENTION = {"40001", "40P01", "55P03"}
+#: serialization_failure, deadlock_detected, lock_not_available, and query_canceled: a statement of this
+#: kind runs into a ``statement_timeout`` when it waits for a lock.
+_CONTENTION = {"40001", "40P01", "55P03", "57014"}
 
 #: undefined_function, insufficient_privilege
 _NOT_CALLABLE = {"42883", "42501"}

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from ratelimit_app.checks import check_functions
 from ratelimit_app.stores import Outcome, postgresql, postgresql_functions, store_for
 from ratelimit_app.stores.rows import MAX_COUNT
-from tests.stores.contract import ALIAS, advance
+from tests.stores.contract import ALIAS, advance, locked, put, release_at
 from tests.stores.log_contract import LogContract, log
 from tests.stores.server_contract import ServerStoreContract
 
@@ -32,6 +32,17 @@ class TestPostgreSQL(LogContract, ServerStoreContract):
     def sessions(self, cursor):
         cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
         return {pid for (pid,) in cursor.fetchall()}
+
+    @pytest.mark.django_db(transaction=True)
+    def test_statement_that_a_timeout_has_ended_at_a_lock_is_sent_again(self, store, settings):
+        settings.RATELIMIT_TIMEOUT = 60
+        put("k", count=3)
+        with store.connection().cursor() as cursor:
+            cursor.execute("SET statement_timeout = '20ms'")
+        with locked("k") as release:
+            store.is_contention = release_at(store.is_contention, release)
+            assert store.advance(advance()) == Outcome(True, 4)
+        store.connection().close()
 
     @pytest.mark.django_db(transaction=True)
     def test_updates_of_a_counter_stay_within_its_page(self, store):
