@@ -14,10 +14,11 @@ class RateLimitConfig(AppConfig):
 
     def ready(self) -> None:
         from ratelimit_app import checks, checks_of_views, snapshots  # noqa: F401 (checks register themselves)
-        from ratelimit_app.models import Limit
+        from ratelimit_app.models import Limit, LimitOverride
 
-        post_save.connect(snapshots.edited, sender=Limit)
-        post_delete.connect(snapshots.edited, sender=Limit)
+        for model in (Limit, LimitOverride):
+            post_save.connect(snapshots.edited, sender=model)
+            post_delete.connect(snapshots.edited, sender=model)
         post_migrate.connect(snapshots.drop, sender=self)  # sent after a flush too
         setting_changed.connect(_drop_snapshot)
 

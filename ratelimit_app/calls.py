@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ratelimit_app import algorithms, windows
+from ratelimit_app import algorithms, overrides, windows
 from ratelimit_app.conf import conf
 from ratelimit_app.decision import Decision
 from ratelimit_app.limits import LiveLimit
@@ -49,6 +49,27 @@ class Receipt:
 
     call: Call
     is_settled: bool = False
+
+
+def answer(limit: LiveLimit, key: str, cost: int, now: int) -> Call | Decision:
+    """Plan the call by the policy that applies to its key, or decide it where an override does."""
+    override = limit.overrides.find(key, now)
+    if override and override.effect == overrides.EXEMPT:
+        return uncounted(limit.name, key, cost)
+    if override and override.effect == overrides.BLOCKED:
+        return _blocked(limit, key, cost, None if override.ends_at is None else override.ends_at - now)
+    return plan(_overridden(limit, override), key, cost, now)
+
+
+def uncounted(limit: str, key: str, cost: int) -> Decision:
+    """Allow a call that no limit applies to, or that the database could not count."""
+    return Decision(allowed=True, limit=limit, key=key, cost=cost)
+
+
+def stored_keys(limit: LiveLimit, key: str, now: int) -> set[str]:
+    """Return what a key is stored under: by the limit's own policy, and by that of its override."""
+    policies = (limit, _overridden(limit, limit.overrides.find(key, now)))
+    return {plan(each, key, 1, now).row.key for each in policies}
 
 
 def plan(limit: LiveLimit, key: str, cost: int, now: int) -> Call:
@@ -107,6 +128,27 @@ def keep(call: Call, outcome: Outcome) -> Advance | None:
     expires_at = algorithms.kept_until(paid_at)
     return dataclasses.replace(
         advance, floor=0, amount=0, ceiling=algorithms.MAX_COUNT, expires_at=expires_at
+    )
+
+
+def _overridden(limit: LiveLimit, override: overrides.Override | None) -> LiveLimit:
+    """Return the limit with the policy of an override: of the same space, so that what is used is kept."""
+    return dataclasses.replace(limit, policy=override.policy) if override and override.policy else limit
+
+
+def _blocked(limit: LiveLimit, key: str, cost: int, wait: int | None) -> Decision:
+    return Decision(
+        allowed=limit.is_shadow,
+        limit=limit.name,
+        key=key,
+        cost=cost,
+        quota=limit.policy.quota,
+        remaining=0,
+        reset_after=_seconds(wait) or 0.0,
+        retry_after=0.0 if limit.is_shadow else _seconds(wait),
+        policy=limit.policy,
+        shadow=limit.is_shadow,
+        over_quota=True,
     )
 
 

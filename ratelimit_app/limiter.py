@@ -67,8 +67,12 @@ def peek_all(keys: Mapping[L, str], *, cost: int | None = None) -> Decision:
 
 
 def refund(limit: LimitLike, key: str, *, cost: int | None = None) -> None:
-    """Give units back to the window that is running, until none are used."""
-    if call := _plan({limit: key}, cost)[0]:
+    """Give units back to the window that is running, until none are used.
+
+    A key that an override exempts or blocks takes nothing, and gets nothing back.
+    """
+    call = _plan({limit: key}, cost)[0]
+    if isinstance(call, Call):
         refund = call.refund(call.cost)
         _ask(lambda store: store.refund(refund))
 
@@ -116,9 +120,13 @@ def settle(decision: Decision, cost: int) -> None:
 
 def reset(limit: LimitLike, key: str) -> None:
     """Forget what a key has used of a limit."""
-    if call := _plan({limit: key}, None)[0]:
-        row = call.row
-        _ask(lambda store: store.reset(row.key))
+    _check({limit: key}, None)
+    if not conf.enable:
+        return
+    instant = now()
+    if found := _find([limit], instant)[0]:
+        for stored in calls.stored_keys(found, key, instant):
+            _reset(stored)
 
 
 # For async callers: the same, in a thread, because the database drivers know no other way.
@@ -178,45 +186,53 @@ def _decide(keys: Mapping[L, str], cost: int | None, ask: Callable[[Sequence[Cal
     if not keys:
         raise ValueError("keys: at least one limit")
     planned = _plan(keys, cost)
-    outcomes = ask([call for call in planned if call])
-    taken = ask is _take and _all_fit(planned, outcomes)
-    decisions = []
-    for (limit, key), call in zip(keys.items(), planned, strict=True):
-        if call and call.row in outcomes:
-            decisions.append(calls.judge(call, outcomes[call.row], taken=taken))
-        else:
-            decisions.append(_uncounted(limit, key, call.cost if call else cost))
-    return combine(decisions)
+    calls_made = [each for each in planned if isinstance(each, Call)]
+    is_blocked = any(not each.allowed for each in planned if isinstance(each, Decision))
+    outcomes = (_look if is_blocked else ask)(calls_made)
+    taken = ask is _take and not is_blocked and _all_fit(calls_made, outcomes)
+    return combine([_judge(each, outcomes, taken) for each in planned])
 
 
-def _all_fit(planned: Sequence[Call | None], outcomes: Outcomes) -> bool:
-    enforced = [call for call in planned if call and not call.limit.is_shadow]
+def _all_fit(planned: Sequence[Call], outcomes: Outcomes) -> bool:
+    enforced = [call for call in planned if not call.limit.is_shadow]
     return all(outcomes[call.row].fits for call in enforced if call.row in outcomes)
 
 
-def _uncounted(limit: LimitLike, key: str, cost: int | None) -> Decision:
-    """Allow a call that no limit applies to, or that the database could not count."""
-    return Decision(
-        allowed=True, limit=limit if isinstance(limit, str) else limit.name, key=key, cost=cost or 1
-    )
+def _judge(planned: Call | Decision, outcomes: Outcomes, taken: bool) -> Decision:
+    if isinstance(planned, Decision):
+        return planned
+    if planned.row in outcomes:
+        return calls.judge(planned, outcomes[planned.row], taken=taken)
+    return calls.uncounted(planned.limit.name, planned.key, planned.cost)
 
 
-def _plan(keys: Mapping[L, str], cost: int | None) -> list[Call | None]:
-    """Plan a call for each limit, ``None`` where there is no such limit or it is off."""
+def _plan(keys: Mapping[L, str], cost: int | None) -> list[Call | Decision]:
+    """Plan a call for each limit; where nothing is to be counted, decide it."""
+    _check(keys, cost)
+    if not conf.enable:
+        return [_unlimited(limit, key, cost) for limit, key in keys.items()]
+    instant = now()
+    planned = [
+        calls.answer(found, key, cost or found.cost, instant) if found else _unlimited(limit, key, cost)
+        for (limit, key), found in zip(keys.items(), _find(keys, instant), strict=True)
+    ]
+    rows = [each.row for each in planned if isinstance(each, Call)]
+    if len(set(rows)) < len(rows):
+        raise ValueError("keys: two policies of one name and window share a counter, give them two names")
+    return planned
+
+
+def _check(keys: Mapping[L, str], cost: int | None) -> None:
     for key in keys.values():
         if not isinstance(key, str):
             raise ValueError(f"key: a text, got {key!r}")
     if cost is not None and (type(cost) is not int or cost < 1):
         raise ValueError(f"cost: a whole number of units from 1, got {cost!r}")
-    if not conf.enable:
-        return [None] * len(keys)
-    instant = now()
-    found = zip(_find(keys, instant), keys.values(), strict=True)
-    planned = [calls.plan(limit, key, cost or limit.cost, instant) if limit else None for limit, key in found]
-    rows = [call.row for call in planned if call]
-    if len(set(rows)) < len(rows):
-        raise ValueError("keys: two policies of one name and window share a counter, give them two names")
-    return planned
+
+
+def _unlimited(limit: LimitLike, key: str, cost: int | None) -> Decision:
+    """Allow a call where there is no such limit or it is off."""
+    return calls.uncounted(limit if isinstance(limit, str) else limit.name, key, cost or 1)
 
 
 def _find(limits: Iterable[L], instant: int) -> list[LiveLimit | None]:
@@ -256,6 +272,10 @@ def _take_one(advance: Advance) -> Outcome | None:
 
 def _look(planned: Sequence[Call]) -> Outcomes:
     return _ask(lambda store: store.look([call.advance for call in planned])) or {}
+
+
+def _reset(stored_key: str) -> None:
+    _ask(lambda store: store.reset(stored_key))
 
 
 def _ask(question: Callable[[Store], T]) -> T | None:

@@ -4,16 +4,21 @@ import dataclasses
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
+from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest
 
-from ratelimit_app import keys
+from ratelimit_app import keys, overrides
 from ratelimit_app.conf import conf
-from ratelimit_app.models import Charge, Limit, Mode
+from ratelimit_app.models import Charge, Limit, LimitOverride, Mode
+from ratelimit_app.overrides import Overrides
 from ratelimit_app.policy import Policy
 from ratelimit_app.reporting import report
+
+M = TypeVar("M", bound=models.Model)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +37,7 @@ class LiveLimit:
     count_denied: bool = False
     cost: int = 1
     charge: str = Charge.BEFORE
+    overrides: Overrides = overrides.NONE
 
     @property
     def name(self) -> str:
@@ -68,11 +74,13 @@ class Snapshot:
 def load(connection: BaseDatabaseWrapper) -> Snapshot:
     """Read all limits: those in code, and by a connection the rows, which win by name.
 
-    One that is not valid is reported and left out, as if it were not there.
+    One that is not valid is reported and left out, as if it were not there; so is an override.
     """
     by_name = dict(load_declared().by_name)
-    for row in _rows(connection):
-        _add(by_name, row.name, functools.partial(live, row))
+    rows = list(_rows(Limit.objects.all(), connection))
+    overriding = _by_limit(_rows(LimitOverride.objects.order_by(), connection)) if rows else {}
+    for row in rows:
+        _add(by_name, row.name, functools.partial(live, row, overriding.get(row.pk, ())))
     return Snapshot(by_name)
 
 
@@ -84,8 +92,11 @@ def load_declared() -> Snapshot:
     return Snapshot(by_name)
 
 
-def live(row: Limit) -> LiveLimit | None:
-    """Turn a row into its live form, ``None`` if it is off; raise ``ValueError`` if it is not valid."""
+def live(row: Limit, overriding: Sequence[LimitOverride] = ()) -> LiveLimit | None:
+    """Turn a row into its live form, ``None`` if it is off; raise ``ValueError`` if it is not valid.
+
+    Of its overrides those that are not valid are reported and left out.
+    """
     if row.mode == Mode.OFF:
         return None
     if row.mode not in Mode.values:
@@ -100,6 +111,7 @@ def live(row: Limit) -> LiveLimit | None:
         count_denied=row.count_denied,
         cost=row.checked_cost(),
         charge=row.checked_charge(),
+        overrides=_live_overrides(row, overriding) if overriding else overrides.NONE,
     )
 
 
@@ -140,12 +152,29 @@ def declared(name: str, spec: object) -> Limit:
     return Limit(name=name, **values)
 
 
-def _rows(connection: BaseDatabaseWrapper) -> Iterator[Limit]:
+def _rows(query_set: models.QuerySet[M], connection: BaseDatabaseWrapper) -> Iterator[M]:
     # A query set knows aliases; the connection may be a second one to the same database.
-    compiler = Limit.objects.all().query.get_compiler(connection=connection)
-    columns = [field.attname for field in Limit._meta.concrete_fields]
+    compiler = query_set.query.get_compiler(connection=connection)
+    columns = [field.attname for field in query_set.model._meta.concrete_fields]
     for values in compiler.results_iter():
-        yield Limit.from_db(connection.alias, columns, values)
+        yield query_set.model.from_db(connection.alias, columns, values)
+
+
+def _by_limit(rows: Iterable[LimitOverride]) -> dict[int, list[LimitOverride]]:
+    found: dict[int, list[LimitOverride]] = {}
+    for row in rows:
+        found.setdefault(row.limit_id, []).append(row)
+    return found
+
+
+def _live_overrides(limit: Limit, rows: Iterable[LimitOverride]) -> Overrides:
+    placed = []
+    for row in rows:
+        try:
+            placed.append((overrides.place(row.key), row.live(limit)))
+        except ValueError as error:
+            report(logging.ERROR, "The override of %r for %r is ignored: %s", limit.name, row.key, error)
+    return Overrides(placed)
 
 
 def _live_declared(name: str, spec: object) -> LiveLimit | None:

@@ -1,4 +1,4 @@
-"""The tables: the limits that staff edit, the counters, and the calls that sliding logs keep."""
+"""The tables: the limits that staff edit and their overrides, the counters, and the calls of sliding logs."""
 
 import re
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from django.db import models
 
 from ratelimit_app import algorithms, keys
 from ratelimit_app.fields import ExactASCIIField
+from ratelimit_app.limit_override import LimitOverride as LimitOverride
 from ratelimit_app.policy import MAX_NAME_LENGTH, Policy, check_units
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})

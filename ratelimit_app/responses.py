@@ -57,7 +57,7 @@ def problem(decision: Decision) -> dict[str, object]:
         "type": PROBLEM_TYPE,
         "title": "Quota exceeded",
         "status": STATUS,
-        "detail": _detail(wait),
+        "detail": _detail(decision, wait),
         "violated-policies": [part.limit for part in decision.parts if not part.allowed],
     }
     return body if wait is None else body | {"retry_after": wait}
@@ -112,7 +112,7 @@ def _wants_page(request: HttpRequest) -> bool:
 
 
 def _page(decision: Decision, request: HttpRequest) -> HttpResponse:
-    context = {"decision": decision, "detail": _detail(decision.retry_after_seconds)}
+    context = {"decision": decision, "detail": _detail(decision, decision.retry_after_seconds)}
     return render(request, "429.html", context, status=STATUS)
 
 
@@ -129,7 +129,9 @@ def _own(path: str, request: HttpRequest, decision: Decision) -> HttpResponse | 
     return None
 
 
-def _detail(wait: int | None) -> str:
+def _detail(decision: Decision, wait: int | None) -> str:
+    if wait is None and decision.cost <= (decision.quota or 0):
+        return "Too many requests. Trying again does not help."
     if wait is None:
         return "This request costs more than the whole quota: trying again does not help."
     return f"Too many requests. Try again in {wait} second{'' if wait == 1 else 's'}."

@@ -77,7 +77,7 @@ def drop(**kwargs: Any) -> None:
 
 
 def edited(using: str, **kwargs: Any) -> None:
-    """Take note that a limit was saved or deleted by this thread."""
+    """Take note that a limit or an override was saved or deleted by this thread."""
     drop()
     connection = connections[using]
     if connection.in_atomic_block:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import http_sf
@@ -52,12 +53,19 @@ def test_refusal_is_problem_details_in_full():
     }
 
 
-def test_refusal_for_ever_promises_no_time():
-    response = responses.refusal(decision(wait=None))
+@pytest.mark.parametrize(
+    ("cost", "detail"),
+    [
+        (5, "Too many requests. Trying again does not help."),
+        (6, "This request costs more than the whole quota: trying again does not help."),
+    ],
+)
+def test_refusal_for_ever_promises_no_time(cost, detail):
+    response = responses.refusal(dataclasses.replace(decision(wait=None), cost=cost))
     body = json.loads(response.content)
     assert "Retry-After" not in response
     assert "retry_after" not in body
-    assert body["detail"] == "This request costs more than the whole quota: trying again does not help."
+    assert body["detail"] == detail
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@ from django.apps import apps
 from django.db import connections, router
 
 from project.models import ApiCall
-from ratelimit_app.models import Counter, Limit, LoggedCall
+from ratelimit_app.models import Counter, Limit, LimitOverride, LoggedCall
 from ratelimit_app.routers import CounterRouter
 
 ON_FILES = connections["default"].vendor == "sqlite"
-OTHERS = [("ratelimit_app", "limit"), ("project", "apicall"), ("auth", "user"), ("auth", None)]
+OTHERS = [
+    *(("ratelimit_app", "limit"), ("ratelimit_app", "limitoverride")),
+    *(("project", "apicall"), ("auth", "user"), ("auth", None)),
+]
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def test_counters_live_on_the_alias_of_the_setting(settings, model):
     assert router.db_for_write(model) == router.db_for_read(model) == "default"
 
 
-@pytest.mark.parametrize("model", [Limit, ApiCall, apps.get_model("auth", "User")])
+@pytest.mark.parametrize("model", [Limit, LimitOverride, ApiCall, apps.get_model("auth", "User")])
 def test_everything_else_is_left_to_the_other_routers(model):
     assert CounterRouter().db_for_read(model) is None
     assert CounterRouter().db_for_write(model) is None

@@ -10,8 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from model_bakery import baker
 
 from ratelimit_app import limiter, snapshots
-from ratelimit_app.models import Counter, Limit
+from ratelimit_app.models import Counter, Limit, LimitOverride
 from ratelimit_app.policy import Policy
+from ratelimit_app.windows import to_datetime
 from tests.outages import without_server, without_table
 from tests.races import in_threads
 
@@ -247,20 +248,20 @@ def test_thread_that_is_a_moment_behind_does_not_read_again(row, clock):
 
 
 @real_commits
-def test_hundred_decisions_within_the_interval_take_one_query(row, clock):
+def test_hundred_decisions_within_the_interval_take_one_reading(row, clock):
     clock.advance(-3600)
     with CaptureQueriesContext(connection) as captured:
         for _ in range(100):
             limiter.consume("a", "k")
             clock.advance(0.0199)
-    assert len(captured) == 1
+    assert len(captured) == 2  # the limits, and their overrides
 
 
-def test_hundred_decisions_in_the_transaction_of_an_edit_take_one_query(row):
+def test_hundred_decisions_in_the_transaction_of_an_edit_take_one_reading(row):
     with CaptureQueriesContext(connection) as captured:
         for _ in range(100):
             limiter.consume("a", "k")
-    assert len([query for query in captured if "ratelimit_app_limit" in query["sql"]]) == 1
+    assert len([query for query in captured if "ratelimit_app_limit" in query["sql"]]) == 2
 
 
 @real_commits
@@ -277,6 +278,64 @@ def test_setting_that_changes_drops_the_reading(name, settings):
     assert limiter.current_limits() is before
     setattr(settings, name, getattr(settings, name))
     assert limiter.current_limits() is not before
+
+
+# An override --------------------------------------------------------------------------------------
+
+
+def override(row, **fields):
+    return LimitOverride.objects.create(**{"limit": row, "key": "k", "rate": "7/min", "reason": "r"} | fields)
+
+
+@real_commits
+def test_override_shows_at_once_here_and_elsewhere(row):
+    assert (quota(), quota_elsewhere()) == (3, 3)
+    made = override(row)
+    assert (quota(), quota_elsewhere()) == (7, 7)
+    save(made, "9/min")
+    assert (quota(), quota_elsewhere()) == (9, 9)
+    made.delete()
+    assert (quota(), quota_elsewhere()) == (3, 3)
+
+
+@real_commits
+def test_override_in_a_transaction_shows_here_at_once_and_elsewhere_after_the_commit(row):
+    assert (quota(), quota_elsewhere()) == (3, 3)
+    with transaction.atomic():
+        override(row)
+        assert (quota(), quota_elsewhere()) == (7, 3)
+    assert (quota_elsewhere(), quota()) == (7, 7)
+
+
+@real_commits
+def test_override_that_was_rolled_back_shows_nowhere(row):
+    quota()
+    with contextlib.suppress(ZeroDivisionError), transaction.atomic():
+        override(row)
+        assert quota() == 7
+        raise ZeroDivisionError
+    assert (quota(), quota_elsewhere()) == (3, 3)
+
+
+@real_commits
+def test_override_made_elsewhere_shows_after_the_interval(row, clock):
+    assert quota() == 3
+    LimitOverride.objects.bulk_create([LimitOverride(limit=row, key="k", rate="7/min", reason="r")])
+    assert quota() == 3
+    clock.advance(2)
+    assert quota() == 7
+
+
+@real_commits
+def test_override_ends_without_a_reading(row, clock):
+    override(row, ends_at=to_datetime(clock.read() + 1_000_000))
+    assert quota() == 7
+    with CaptureQueriesContext(connection) as captured:
+        clock.advance(0.999999)
+        assert quota() == 7
+        clock.advance(0.000001)
+        assert quota() == 3
+    assert len(captured) == 0
 
 
 # A row that is not valid --------------------------------------------------------------------------
