@@ -211,9 +211,9 @@ def test_status_view_shows_what_applies(limit, client):
 
 
 def test_refusal_says_neither_why_nor_whose(limit, client):
-    Limit.objects.update(path="^/healthz")
+    Limit.objects.update(path="^/ping")
     override(limit, "blocked")
-    response = client.get("/healthz", REMOTE_ADDR="203.0.113.9")
+    response = client.get("/ping", REMOTE_ADDR="203.0.113.9")
     assert response.status_code == 429
     assert "Retry-After" not in response
     assert response.json() == {

@@ -18,6 +18,43 @@ class Rule:
     mode: str = "enforce"
     count_denied: bool = False
     cost: int = 1
+    #: By key: the effect, its policy if that is a rate, and the instant of its end.
+    overrides: dict = dataclasses.field(default_factory=dict)
+
+    def override(self, key, now):
+        effect, policy, ends_at = self.overrides.get(key, (None, None, None))
+        is_over = ends_at is not None and ends_at <= now
+        return (None, None, None) if is_over else (effect, policy, ends_at)
+
+    def for_key(self, key, now):
+        """Return the rule that counts for a key."""
+        _, policy, _ = self.override(key, now)
+        return dataclasses.replace(self, policy=policy) if policy else self
+
+    def counts(self, key, now):
+        return self.mode != "off" and self.override(key, now)[0] not in {"exempt", "blocked"}
+
+    def blocks(self, key, now):
+        return self.mode != "off" and self.override(key, now)[0] == "blocked"
+
+    def blocked(self, key, cost, now):
+        """Return the decision about a call of a key that is blocked."""
+        ends_at = self.override(key, now)[2]
+        wait = None if ends_at is None else (ends_at - now) / SECOND
+        shadow = self.mode == "shadow"
+        return Decision(
+            allowed=shadow,
+            limit=self.policy.name,
+            key=key,
+            cost=cost,
+            quota=self.policy.quota,
+            remaining=0,
+            reset_after=wait or 0.0,
+            retry_after=0.0 if shadow else wait,
+            policy=self.policy,
+            shadow=shadow,
+            over_quota=True,
+        )
 
 
 @dataclasses.dataclass
@@ -79,32 +116,38 @@ class Model:
         parts = self.parts(asked, cost, now)
         counted = [part for part in parts if part]
         refused = [part for part in counted if part.rule.mode == "enforce" and not part.fits]
-        for part in refused or counted:
-            part.take()
-        return self.answer(asked, cost, parts)
+        if not any(rule and rule.mode == "enforce" and rule.blocks(key, now) for _, rule, key in asked):
+            for part in refused or counted:
+                part.take()
+        return self.answer(asked, cost, now, parts)
 
     def peek_all(self, asked, cost, now):
-        return self.answer(asked, cost, self.parts(asked, cost, now))
+        return self.answer(asked, cost, now, self.parts(asked, cost, now))
 
     def refund(self, rule, key, cost, now):
-        if counts(rule):
+        if rule and rule.counts(key, now):
+            rule = rule.for_key(key, now)
             self.count(rule, key).give_back(rule.policy, cost or rule.cost, now)
 
-    def reset(self, rule, key):
-        if counts(rule):
-            self.counts.pop(self.place(rule, key), None)
+    def reset(self, rule, key, now):
+        if rule and rule.mode != "off":
+            for each in (rule, rule.for_key(key, now)):
+                self.counts.pop(self.place(each, key), None)
 
     def parts(self, asked, cost, now):
         return [
-            Part(rule, key, cost or rule.cost, self.count(rule, key), now) if counts(rule) else None
+            self.part(rule.for_key(key, now), key, cost, now) if rule and rule.counts(key, now) else None
             for _, rule, key in asked
         ]
 
-    def answer(self, asked, cost, parts):
+    def part(self, rule, key, cost, now):
+        return Part(rule, key, cost or rule.cost, self.count(rule, key), now)
+
+    def answer(self, asked, cost, now, parts):
         return together(
             [
-                part.decision() if part else Decision(True, name, key, cost or 1)
-                for (name, _, key), part in zip(asked, parts, strict=True)
+                part.decision() if part else uncounted(name, rule, key, cost, now)
+                for (name, rule, key), part in zip(asked, parts, strict=True)
             ]
         )
 
@@ -117,8 +160,12 @@ class Model:
         return rule.identity, rule.policy.algorithm, rule.policy.window, key
 
 
-def counts(rule):
-    return rule is not None and rule.mode != "off"
+def uncounted(name, rule, key, cost, now):
+    if rule is None or rule.mode == "off":
+        return Decision(True, name, key, cost or 1)
+    if rule.blocks(key, now):
+        return rule.blocked(key, cost or rule.cost, now)
+    return Decision(True, name, key, cost or rule.cost)
 
 
 def together(decisions):

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from ratelimit_app import limiter, signals, snapshots
-from ratelimit_app.models import Counter, Limit, LoggedCall
+from ratelimit_app.models import Counter, Limit, LimitOverride, LoggedCall
 from ratelimit_app.policy import Policy
 from ratelimit_app.stores import store_for
 from ratelimit_app.testing import frozen_time
+from ratelimit_app.windows import to_datetime
 from tests.conftest import NOON
 from tests.reference.model import Model, Rule
 from tests.reference.windows import SECOND, bounds
@@ -70,6 +71,12 @@ EDITS = (
     | st.fixed_dictionaries({"name": st.sampled_from(NAMES)})
 )
 
+OVERRIDES = (
+    ways().map(lambda fields: {"rate": fields["rate"], "burst": fields["burst"]})
+    | st.fixed_dictionaries({"rate": st.builds("{}/min".format, QUOTAS)})
+    | st.fixed_dictionaries({"effect": st.sampled_from(["exempt", "blocked"])})
+)
+
 
 class LimiterAndModel(RuleBasedStateMachine):
     """Two rows, the first of which begins with a given algorithm, limits in code, and policies."""
@@ -94,6 +101,7 @@ class LimiterAndModel(RuleBasedStateMachine):
         signals.over_quota.connect(self.hear)
         self.left_open.callback(signals.over_quota.disconnect, self.hear)
         self.model, self.zone, self.pruned_at, self.told, self.heard = Model(zone), zone, 0, 0, []
+        self.overriding = {}
         self.rows = [
             Limit.objects.create(name=name, **data.draw(ways(algorithms)), **data.draw(MANNERS))
             for name, algorithms in {"a": [self.algorithm], "b": ALGORITHMS}.items()
@@ -115,8 +123,19 @@ class LimiterAndModel(RuleBasedStateMachine):
             return Rule(limit, ("a policy", limit.name))
         for row in [*self.rows, Limit(name="coded", **CODED)]:
             if row.name == limit:
-                return Rule(row.policy(), (row.name, row.pk), row.mode, row.count_denied, row.cost)
+                manner = row.mode, row.count_denied, row.cost, self.overrides(row)
+                return Rule(row.policy(), (row.name, row.pk), *manner)
         return None
+
+    def overrides(self, limit):
+        """Return those of a row that are valid with what the row is now."""
+        found = {}
+        for number, override in self.overriding.items():
+            if limit.pk and self.rows[number[0]].pk == limit.pk:
+                with contextlib.suppress(ValueError):
+                    live = override.live(limit)
+                    found[override.key] = live.effect, live.policy, live.ends_at
+        return found
 
     def asked(self, keys):
         return [(getattr(limit, "name", limit), self.find(limit), key) for limit, key in keys.items()]
@@ -164,7 +183,7 @@ class LimiterAndModel(RuleBasedStateMachine):
     def reset(self, limit, key):
         limit = self.meant(limit)
         limiter.reset(limit, key)
-        self.model.reset(self.find(limit), key)
+        self.model.reset(self.find(limit), key, self.now)
         self.peek(limit, key)
 
     def peek(self, limit, key):
@@ -187,6 +206,22 @@ class LimiterAndModel(RuleBasedStateMachine):
         row = self.rows[number]
         row.delete()
         row.save(force_insert=True)
+        self.overriding = {place: each for place, each in self.overriding.items() if place[0] != number}
+
+    @rule(number=st.sampled_from([0, 0, 1]), key=KEYS, fields=OVERRIDES, lasts=st.none() | GAPS)
+    def override(self, number, key, fields, lasts):
+        self.stop_overriding(number, key)
+        ends_at = None if lasts is None else to_datetime(self.now + lasts)
+        override = LimitOverride(limit=self.rows[number], key=key, ends_at=ends_at, reason="drawn", **fields)
+        with contextlib.suppress(ValidationError):  # a burst, say, that the algorithm of the limit has not
+            override.full_clean()
+            override.save()
+            self.overriding[number, key] = override
+
+    @rule(number=st.sampled_from([0, 0, 1]), key=KEYS)
+    def stop_overriding(self, number, key):
+        if override := self.overriding.pop((number, key), None):
+            override.delete()
 
     @rule(batch_size=st.integers(1, 4) | st.just(1_000))
     def prune(self, batch_size):
