@@ -41,7 +41,7 @@ def values(form):
         shown = bound.field.widget.decompress(bound.value()) if parts else [bound.value()]
         names = [f"{bound.html_name}_{i}" for i in range(len(shown))] if parts else [bound.html_name]
         sent |= dict(zip(names, shown, strict=True))
-    return {name: value for name, value in sent.items() if value not in {None, False}}
+    return {name: value for name, value in sent.items() if value is not None and value is not False}
 
 
 def send(client, page, *added, limit=None, **changes):
