@@ -54,9 +54,6 @@ class Overrides:
                 members[_leading(place, place.prefixlen)] = override
         self._networks = [(*kind, networks[kind]) for kind in sorted(networks, reverse=True)]
 
-    def __len__(self) -> int:
-        return len(self._exact) + sum(len(members) for _, _, members in self._networks)
-
     def find(self, key: str, now: int) -> Override | None:
         """Return what applies to a key at an instant: its own override, else that of the longest prefix."""
         return next((found for found in self._matching(key) if not found.is_over(now)), None)

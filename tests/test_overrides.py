@@ -156,7 +156,6 @@ class CountingDict(dict):
 def test_find_looks_as_often_among_thousands_of_networks_as_among_a_few():
     def looks(thousands):
         some = made_of(*(f"10.{i // 256}.{i % 256}.0/24" for i in range(thousands * 1_000)), "10.0.0.0/8")
-        assert len(some) == thousands * 1_000 + 1
         some._networks = [(*kind, CountingDict(members)) for *kind, members in some._networks]
         CountingDict.looks = 0
         assert some.find("ip:10.0.7.7", 0).policy.name == "10.0.7.0/24"

@@ -74,6 +74,7 @@ EDITS = (
 OVERRIDES = (
     ways().map(lambda fields: {"rate": fields["rate"], "burst": fields["burst"]})
     | st.fixed_dictionaries({"rate": st.builds("{}/min".format, QUOTAS)})
+    | st.fixed_dictionaries({"effect": st.just("blocked")})
     | st.fixed_dictionaries({"effect": st.sampled_from(["exempt", "blocked"])})
 )
 
