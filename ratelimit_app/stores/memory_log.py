@@ -53,8 +53,9 @@ class Log:
 
     def add(self, units: int, expires_at: int) -> None:
         """Add an entry; entries expire in their order, though the clock may have stepped back."""
+        last = self._expiries[-1] if len(self) else expires_at  # what is pruned is no more
         self._totals.append(self.total + units)
-        self._expiries.append(max([expires_at, *self._expiries[-1:]]))
+        self._expiries.append(max(expires_at, last))
 
     def take_off(self, units: int, now: int) -> None:
         """Take units off the newest entries, until none that still counts is left."""

@@ -110,6 +110,13 @@ def test_memory_answers_as_the_database_does(algorithm, limits, count_denied):
     play()
 
 
+def test_clock_that_steps_back_does_not_meet_what_was_pruned():
+    store, limit = MemoryStore(), live(Policy.parse("3/10s", algorithm="sliding_log"))
+    ask(store, [limit], START)
+    assert store.prune(START + 10_000_000, 1_000) == 1
+    assert ask(store, [limit], START - 5_000_000).reset_after == 10
+
+
 # By itself ----------------------------------------------------------------------------------------
 
 
