@@ -13,7 +13,8 @@ class RateLimitConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from ratelimit_app import checks, checks_of_views, snapshots  # noqa: F401 (checks register themselves)
+        # checks register themselves
+        from ratelimit_app import checks, checks_of_middleware, checks_of_views, snapshots  # noqa: F401
         from ratelimit_app.models import Limit, LimitOverride
 
         for model in (Limit, LimitOverride):

@@ -57,7 +57,7 @@ def answer(limit: LiveLimit, key: str, cost: int, now: int) -> Call | Decision:
     if override and override.effect == overrides.EXEMPT:
         return uncounted(limit.name, key, cost)
     if override and override.effect == overrides.BLOCKED:
-        return _blocked(limit, key, cost, None if override.ends_at is None else override.ends_at - now)
+        return _blocked(limit, key, cost, now, override.ends_at)
     return plan(_overridden(limit, override), key, cost, now)
 
 
@@ -97,8 +97,7 @@ def judge(call: Call, outcome: Outcome, *, taken: bool = False) -> Decision:
     """Turn the outcome of a call into its decision; ``taken`` says that what fitted was taken."""
     policy, shadow = call.limit.policy, call.limit.is_shadow
     algorithm = algorithms.load(policy.algorithm)
-    state = algorithms.State(outcome.count, outcome.weighed, outcome.empty_at, outcome.room_at)
-    verdict = algorithm.judge(policy, call.span, call.cost, call.now, state)
+    verdict = algorithm.judge(policy, call.span, call.cost, call.now, _state(outcome))
     allowed = outcome.fits or shadow
     return Decision(
         allowed=allowed,
@@ -114,14 +113,15 @@ def judge(call: Call, outcome: Outcome, *, taken: bool = False) -> Decision:
         shadow=shadow,
         over_quota=not outcome.fits,
         receipt=Receipt(call) if taken and outcome.fits else None,
+        more_after=_seconds(verdict.more_after),
+        at=windows.to_seconds(call.now),
     )
 
 
 def keep(call: Call, outcome: Outcome) -> Advance | None:
     """Plan for a row to last as long as what is owed in it; ``None`` where it does."""
     policy, advance = call.limit.policy, call.advance
-    state = algorithms.State(outcome.count, outcome.weighed, outcome.empty_at, outcome.room_at)
-    verdict = algorithms.load(policy.algorithm).judge(policy, call.span, 1, call.now, state)
+    verdict = algorithms.load(policy.algorithm).judge(policy, call.span, 1, call.now, _state(outcome))
     paid_at = call.now + verdict.reset_after
     if advance.logged or paid_at <= advance.expires_at:
         return None
@@ -136,7 +136,8 @@ def _overridden(limit: LiveLimit, override: overrides.Override | None) -> LiveLi
     return dataclasses.replace(limit, policy=override.policy) if override and override.policy else limit
 
 
-def _blocked(limit: LiveLimit, key: str, cost: int, wait: int | None) -> Decision:
+def _blocked(limit: LiveLimit, key: str, cost: int, now: int, ends_at: int | None) -> Decision:
+    wait = None if ends_at is None else ends_at - now
     return Decision(
         allowed=limit.is_shadow,
         limit=limit.name,
@@ -149,6 +150,14 @@ def _blocked(limit: LiveLimit, key: str, cost: int, wait: int | None) -> Decisio
         policy=limit.policy,
         shadow=limit.is_shadow,
         over_quota=True,
+        more_after=_seconds(wait),
+        at=windows.to_seconds(now),
+    )
+
+
+def _state(outcome: Outcome) -> algorithms.State:
+    return algorithms.State(
+        outcome.count, outcome.weighed, outcome.empty_at, outcome.room_at, outcome.more_at
     )
 
 

@@ -19,7 +19,9 @@ class Decision:
     when waiting never helps. ``decisions`` holds the parts of a combined decision, ``policy``
     the policy that was applied. A call that no limit applies to has ``quota``, ``remaining`` and
     ``policy`` ``None``. ``over_quota`` says that the cost did not fit: the call is then refused,
-    unless the limit is in ``shadow`` mode, which never refuses. ``receipt`` is for
+    unless the limit is in ``shadow`` mode, which never refuses. ``more_after`` is the seconds until
+    more than ``remaining`` units can be had, ``None`` when there never will be more: all of them are
+    there. ``at`` is when it was decided, in seconds since the epoch. ``receipt`` is for
     ``limiter.settle``: what was taken, where something was.
     """
 
@@ -36,6 +38,8 @@ class Decision:
     policy: Policy | None = None
     shadow: bool = False
     over_quota: bool = False
+    more_after: float | None = None
+    at: float = 0.0
     receipt: object = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
@@ -51,7 +55,9 @@ class Decision:
         """
         if self.allowed or self.retry_after is None:
             return None
-        return max(1, math.ceil(self.retry_after))
+        # A limit that has let this request through, and has nothing left for the next one, waits too.
+        used_up = [part.more_after or 0.0 for part in self.parts if part.remaining == 0 and not part.shadow]
+        return max(1, math.ceil(max([self.retry_after, *used_up])))
 
 
 def combine(decisions: Sequence[Decision]) -> Decision:

@@ -48,4 +48,5 @@ def _figures(decision: Decision) -> dict[str, Any]:
         "remaining": decision.remaining,
         "reset_after": decision.reset_after,
         "retry_after": decision.retry_after,
+        "more_after": decision.more_after,
     }

@@ -45,7 +45,7 @@ TABLE = {
         ["", "project.views.ping"],
         ["nosuch", "no.such.function", "project.settings.DEBUG", 5, None],
     ),
-    "HEADERS": ("E005", [["ietf"], ("ietf",), []], ["ietf", ["nosuch"], [5], None]),
+    "HEADERS": ("E005", [["ietf"], ("ietf", "x_ratelimit"), []], ["ietf", ["nosuch"], [5], None]),
     "CLOCK": ("E006", ["database", "local"], ["server", "", None]),
     "IPV6_PREFIX": ("E007", [1, 64, 128], [0, 129, -1, True, 64.0, "64", None]),
     "TIMEOUT": ("E008", [0, 0.5, 10], [-0.1, True, "1", None, math.nan, math.inf]),
@@ -82,7 +82,7 @@ def test_setting_that_will_not_do_is_reported_by_its_name(name, number, value, s
     ("name", "value", "words"),
     [
         ("DATABASE", "nosuch", "unknown alias 'nosuch' (have: default, ratelimit)"),
-        ("HEADERS", ["foo"], "unknown format 'foo' (have: ietf)"),
+        ("HEADERS", ["foo"], "unknown format 'foo' (have: ietf, x_ratelimit)"),
         ("CLOCK", "server", "unknown clock 'server' (have: database, local)"),
         ("IPV6_PREFIX", 0, "a whole number of bits from 1 to 128, got 0"),
         ("REFRESH", -1, "a number of seconds from 0, got -1"),

@@ -10,6 +10,7 @@ from ratelimit_app import algorithms, limiter, signals
 from ratelimit_app.decision import Decision
 from ratelimit_app.models import Counter, Limit
 from ratelimit_app.policy import Policy
+from tests.conftest import NOON
 from tests.outages import outage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clock")]
@@ -71,6 +72,8 @@ def test_consume_allowed_returns_every_field(clock):
         policy=policy,
         shadow=False,
         over_quota=False,
+        more_after=47.5,
+        at=NOON + 12.5,
     )
 
 
@@ -89,6 +92,8 @@ def test_consume_refused_returns_every_field(clock):
         used=2,
         policy=Policy("login", "fixed_window", 3, 60),
         over_quota=True,
+        more_after=47.5,
+        at=NOON + 12.5,
     )
     assert counts() == {"login": 2}
 

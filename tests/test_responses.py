@@ -22,6 +22,7 @@ def decision(name="login", *, rate="5/min", allowed=False, wait=12.5, remaining=
         quota=5,
         remaining=remaining,
         reset_after=47.5,
+        more_after=wait,
         retry_after=0.0 if allowed else wait,
         policy=Policy.parse(rate, name=name),
         shadow=shadow,
@@ -49,7 +50,7 @@ def test_refusal_is_problem_details_in_full():
         "Cache-Control": "no-store",
         "Retry-After": "13",
         "RateLimit-Policy": '"login";q=5;w=60',
-        "RateLimit": '"login";r=0;t=48',
+        "RateLimit": '"login";r=0;t=13',
     }
 
 
@@ -84,9 +85,9 @@ def test_refusal_of_several_names_those_that_refuse_and_the_longest_wait():
     body = json.loads(response.content)
     assert (body["violated-policies"], body["retry_after"]) == (["a", "c"], 9)
     assert parsed(response, "RateLimit") == [
-        ("a", {"r": 0, "t": 48}),
-        ("b", {"r": 3, "t": 48}),
-        ("c", {"r": 0, "t": 48}),
+        ("a", {"r": 0, "t": 1}),
+        ("b", {"r": 3, "t": 13}),
+        ("c", {"r": 0, "t": 9}),
     ]
     assert parsed(response, "RateLimit-Policy") == [(name, {"q": 5, "w": 60}) for name in "abc"]
 
@@ -106,7 +107,7 @@ def test_fields_leave_out_shadows_and_what_has_no_policy():
             Decision(True, "nosuch", "k", 1),
         ],
     )
-    assert parsed(response, "RateLimit") == [("a", {"r": 2, "t": 48})]
+    assert parsed(response, "RateLimit") == [("a", {"r": 2, "t": 13})]
     assert parsed(response, "RateLimit-Policy") == [("a", {"q": 5, "w": 60})]
 
 
@@ -118,18 +119,17 @@ def test_fields_of_nothing_are_none(shown):
     assert "RateLimit-Policy" not in response
 
 
-@pytest.mark.parametrize(("formats", "fields"), [([], 0), (["ietf"], 2)])
+@pytest.mark.parametrize(
+    ("formats", "fields"), [([], 0), (["ietf"], 2), (["x_ratelimit"], 3), (["ietf", "x_ratelimit"], 5)]
+)
 def test_fields_are_in_the_formats_of_the_setting(formats, fields, settings):
     settings.RATELIMIT_HEADERS = formats
-    assert (
-        len([name for name, _ in responses.refusal(decision()).items() if name.startswith("RateLimit")])
-        == fields
-    )
+    assert len([name for name, _ in responses.refusal(decision()).items() if "RateLimit" in name]) == fields
 
 
 def test_name_with_quotes_is_parsed_back():
     response = responses.refusal(decision('a "b" \\c'))
-    assert parsed(response, "RateLimit") == [('a "b" \\c', {"r": 0, "t": 48})]
+    assert parsed(response, "RateLimit") == [('a "b" \\c', {"r": 0, "t": 13})]
 
 
 def test_response_from_elsewhere_becomes_the_refusal_and_keeps_its_other_fields():

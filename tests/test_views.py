@@ -54,6 +54,7 @@ def test_status_shows_the_callers_figures_of_every_limit(client, clock):
             "remaining": 3,
             "reset_after": 47.5,
             "retry_after": 0.0,
+            "more_after": 47.5,
         },
         "b": {
             "quota": 2,
@@ -62,6 +63,7 @@ def test_status_shows_the_callers_figures_of_every_limit(client, clock):
             "remaining": 2,
             "reset_after": 0.0,
             "retry_after": 0.0,
+            "more_after": None,
         },
         "all": {
             "quota": 1,
@@ -70,6 +72,7 @@ def test_status_shows_the_callers_figures_of_every_limit(client, clock):
             "remaining": 1,
             "reset_after": 0.0,
             "retry_after": 0.0,
+            "more_after": None,
         },
     }
 

@@ -93,14 +93,16 @@ class Plan:
 class State:
     """What the rows hold: the count of the span's own row, and that of the weighed one.
 
-    Of a log also the instants at which it will be empty (0 if it is), and at which enough of it will
-    have expired for the plan's amount (0 if it has, or never will).
+    Of a log also the instants at which it will be empty (0 if it is), at which enough of it will have
+    expired for the plan's amount (0 if it has, or never will), and at which more units can be had than
+    now (0 if all can).
     """
 
     count: int
     weighed: int = 0
     empty_at: int = 0
     room_at: int = 0
+    more_at: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,13 +110,15 @@ class Verdict:
     """What a row means: units used and left, and the microseconds to wait.
 
     ``reset_after`` is until the full quota is there again, ``retry_after`` until the cost fits:
-    0 when it fits now, ``None`` when it never will.
+    0 when it fits now, ``None`` when it never will. ``more_after`` is until more than ``remaining`` units
+    can be had, ``None`` where there never will be more: all are there.
     """
 
     used: int
     remaining: int
     reset_after: int
     retry_after: int | None
+    more_after: int | None
 
 
 class Algorithm(typing.Protocol):

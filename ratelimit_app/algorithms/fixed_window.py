@@ -34,6 +34,7 @@ def judge(policy: Policy, span: Span, cost: int, now: int, state: State) -> Verd
         remaining=remaining,
         reset_after=until_end if state.count else 0,
         retry_after=_wait(policy, cost, remaining, until_end),
+        more_after=_wait(policy, remaining + 1, remaining, until_end),
     )
 
 

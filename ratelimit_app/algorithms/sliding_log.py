@@ -44,6 +44,7 @@ def judge(policy: Policy, span: Span, cost: int, now: int, state: State) -> Verd
         remaining=max(0, policy.quota - state.count),
         reset_after=max(0, state.empty_at - now),
         retry_after=None if cost > policy.quota else max(0, state.room_at - now),
+        more_after=max(0, state.more_at - now) if state.count else None,
     )
 
 

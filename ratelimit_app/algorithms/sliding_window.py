@@ -29,14 +29,16 @@ def plan(policy: Policy, span: Span, cost: int, now: int) -> Plan:
 
 def judge(policy: Policy, span: Span, cost: int, now: int, state: State) -> Verdict:
     used = state.count + _last(span, now).part(state.weighed)
+    remaining = max(0, policy.quota - used)
     gone_at = span.end if state.weighed else now
     if state.count:
         gone_at = span.end + span.length
     return Verdict(
         used=used,
-        remaining=max(0, policy.quota - used),
+        remaining=remaining,
         reset_after=gone_at - now,
         retry_after=_wait(policy, span, cost, now, state),
+        more_after=_wait(policy, span, remaining + 1, now, state),
     )
 
 

@@ -45,16 +45,21 @@ def plan(policy: Policy, span: Span, cost: int, now: int) -> Plan:
 
 
 def judge(policy: Policy, span: Span, cost: int, now: int, state: State) -> Verdict:
-    token, bucket = _token(policy), _bucket(policy)
     missing = max(0, state.count - now * _NANOSECONDS)
-    remaining = max(0, bucket - missing) // token
-    wait = max(0, missing + cost * token - bucket)
+    remaining = max(0, _bucket(policy) - missing) // _token(policy)
     return Verdict(
-        used=-(-missing // token),
+        used=-(-missing // _token(policy)),
         remaining=remaining,
         reset_after=_microseconds(missing),
-        retry_after=None if cost > _capacity(policy) else _microseconds(wait),
+        retry_after=_wait(policy, cost, missing),
+        more_after=_wait(policy, remaining + 1, missing),
     )
+
+
+def _wait(policy: Policy, cost: int, missing: int) -> int | None:
+    if cost > _capacity(policy):
+        return None
+    return _microseconds(max(0, missing + cost * _token(policy) - _bucket(policy)))
 
 
 def _capacity(policy: Policy) -> int:

@@ -1,7 +1,8 @@
 """``RateLimit-Policy`` and ``RateLimit`` (draft-ietf-httpapi-ratelimit-headers-11).
 
 Both are Lists of Strings with Integer parameters (structured fields, RFC 9651): ``q`` the quota, ``w``
-the window in seconds, ``r`` the units left, ``t`` the seconds until all of them are there again.
+the window in seconds, ``r`` the units left, ``t`` the effective window: the seconds until more than ``r``
+units can be had. Of a fixed window that is its end; of the others it is earlier than all units are back.
 """
 
 import math
@@ -30,7 +31,9 @@ def _policy(policy: Policy) -> str:
 
 
 def _state(decision: Decision) -> str:
-    return f"{_string(decision.limit)};r={decision.remaining};t={math.ceil(decision.reset_after)}"
+    # ``t`` is optional: where all units are there, no time brings more, and 0 would say that it is now.
+    more = "" if decision.more_after is None else f";t={math.ceil(decision.more_after)}"
+    return f"{_string(decision.limit)};r={decision.remaining}{more}"
 
 
 def _string(text: str) -> str:

@@ -60,11 +60,7 @@ class Store(Sender):
             return self.look([advance])[advance.row]
         if advance.logged:
             return self.retry(lambda: self.send_all(self.connection(), [advance]))[advance.row]
-        outcome = self.retry(lambda: self.send_advance(self.connection(), advance))
-        if advance.weighed and advance.count_denied and not outcome.fits:
-            # What was moved came back in one sum with the weighed part; the wait is told from both.
-            return dataclasses.replace(self.look([advance])[advance.row], fits=False)
-        return outcome
+        return self.retry(lambda: self.send_advance(self.connection(), advance))
 
     def read(self, rows: Sequence[Row]) -> dict[Row, int]:
         """Return the counts of rows, 0 for one that does not exist. Writes nothing."""
@@ -128,7 +124,7 @@ class Store(Sender):
         return ""
 
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
-        """Move one counter by one statement, which is atomic by itself; bring the count back.
+        """Move one counter by one statement, which is atomic by itself; bring the counts back.
 
         Called in and outside a transaction. A row that is not there is begun without being asked
         whether ``first`` fits: the caller has asked.

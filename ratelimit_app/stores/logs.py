@@ -5,6 +5,8 @@ which has not expired. Either is one look into an index, however long the log. T
 log, which holds the total too, is locked before the log is read.
 """
 
+import dataclasses
+
 from django.db.backends.utils import CursorWrapper
 
 from ratelimit_app.algorithms import Logged
@@ -12,12 +14,13 @@ from ratelimit_app.stores.rows import Advance, Outcome, Row
 
 # ``key`` is a reserved word of MySQL, but not behind a period.
 _READ = """
-SELECT newest.sequence - oldest.sequence + oldest.units, newest.sequence, newest.expires_at
+SELECT newest.sequence - oldest.sequence + oldest.units, newest.sequence, newest.expires_at,
+    oldest.expires_at
 FROM (
     SELECT c.sequence, c.expires_at FROM ratelimit_app_loggedcall c
     WHERE c.key = %s ORDER BY c.sequence DESC LIMIT 1
 ) AS newest, (
-    SELECT c.sequence, c.units FROM ratelimit_app_loggedcall c
+    SELECT c.sequence, c.units, c.expires_at FROM ratelimit_app_loggedcall c
     WHERE c.key = %s AND c.expires_at > %s ORDER BY c.expires_at, c.sequence LIMIT 1
 ) AS oldest
 """
@@ -44,12 +47,22 @@ WHERE ratelimit_app_counter.key = %s AND window_start = %s
 """
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Log:
+    """The units used, the running total, when the last of them expires and the first: zeros if none are."""
+
+    used: int = 0
+    total: int = 0
+    empty_at: int = 0
+    oldest_at: int = 0
+
+
 def look(cursor: CursorWrapper, advance: Advance, logged: Logged) -> Outcome:
     """Tell whether a log has room for an advance as it is. Writes nothing."""
-    used, total, empty_at = _read(cursor, advance.row, logged)
-    if advance.fits(used):
-        return Outcome(True, used, empty_at=empty_at)
-    return Outcome(False, used, empty_at=empty_at, room_at=_room_at(cursor, advance, total))
+    log = _read(cursor, advance.row, logged)
+    if advance.fits(log.used):
+        return Outcome(True, log.used, empty_at=log.empty_at, more_at=log.oldest_at)
+    return _refused(cursor, advance, log)
 
 
 def append(cursor: CursorWrapper, advance: Advance, logged: Logged, *, total: int) -> tuple[bool, Outcome]:
@@ -59,26 +72,27 @@ def append(cursor: CursorWrapper, advance: Advance, logged: Logged, *, total: in
     """
     if total == advance.amount:
         cursor.execute(_FORGET, [advance.row.key])  # the head is new: what a former one left has expired
-    used, _, empty_at = _read(cursor, advance.row, logged)
-    if used + advance.amount > advance.highest:
+    log = _read(cursor, advance.row, logged)
+    used = log.used + advance.amount
+    if used > advance.highest:
         return False, look(cursor, advance, logged)
     # Entries expire in their order, though the clock may have stepped back.
-    empty_at = max(logged.expires_at, empty_at)
+    empty_at = max(logged.expires_at, log.empty_at)
     cursor.execute(_APPEND, [advance.row.key, total, advance.amount, empty_at])
-    if advance.fits(used):
-        return True, Outcome(True, used + advance.amount, empty_at=empty_at)
-    room_at = _room_at(cursor, advance, total)
-    return True, Outcome(False, used + advance.amount, empty_at=empty_at, room_at=room_at)
+    oldest_at = log.oldest_at or empty_at
+    if advance.fits(log.used):
+        return True, Outcome(True, used, empty_at=empty_at, more_at=oldest_at)
+    return True, _refused(cursor, advance, _Log(used, total, empty_at, oldest_at))
 
 
 def refund(cursor: CursorWrapper, advance: Advance, logged: Logged) -> None:
     """Take an amount off the newest entries, until none that still counts is left."""
     row = advance.row
     cursor.execute(_LOCK, [row.key, row.window_start])
-    used, total, _ = _read(cursor, row, logged)
-    if not used:
+    log = _read(cursor, row, logged)
+    if not log.used:
         return
-    total -= min(used, advance.amount)
+    total = log.total - min(log.used, advance.amount)
     cursor.execute(_SET_TOTAL, [total, row.key, row.window_start])
     cursor.execute(_REMOVE, [row.key, total, total])
     cursor.execute(_SHORTEN, [total, total, row.key, total])
@@ -89,13 +103,20 @@ def forget(cursor: CursorWrapper, key: str) -> None:
     cursor.execute(_FORGET, [key])
 
 
-def _read(cursor: CursorWrapper, row: Row, logged: Logged) -> tuple[int, int, int]:
-    """Return the units used, the running total, and when the last of them expires; zeros if none are."""
+def _read(cursor: CursorWrapper, row: Row, logged: Logged) -> _Log:
     cursor.execute(_READ, [row.key, row.key, logged.now])
-    return cursor.fetchone() or (0, 0, 0)
+    return _Log(*(cursor.fetchone() or ()))
 
 
-def _room_at(cursor: CursorWrapper, advance: Advance, total: int) -> int:
-    """Return when so many units will have expired that an advance fits; 0 where it never does."""
-    cursor.execute(_ROOM, [advance.row.key, total + advance.amount - advance.ceiling])
+def _refused(cursor: CursorWrapper, advance: Advance, log: _Log) -> Outcome:
+    room_at = _room_at(cursor, advance, log, advance.amount)
+    more_at = log.oldest_at
+    if log.used > advance.ceiling:  # more is used than there is: the oldest entry alone makes no room
+        more_at = room_at if advance.amount == 1 else _room_at(cursor, advance, log, 1)
+    return Outcome(False, log.used, empty_at=log.empty_at, room_at=room_at, more_at=more_at)
+
+
+def _room_at(cursor: CursorWrapper, advance: Advance, log: _Log, units: int) -> int:
+    """Return when so much will have expired that so many units fit; 0 where they never do."""
+    cursor.execute(_ROOM, [advance.row.key, log.total + units - advance.ceiling])
     return (cursor.fetchone() or (0,))[0]

@@ -126,7 +126,7 @@ class MemoryStore:
             outcome = _outcome(counter.log, advance, advance.logged, fits=met.fits)
         else:
             counter.count = count
-            outcome = Outcome(True, count + part) if met.fits else Outcome(False, count, met.weighed)
+            outcome = Outcome(met.fits, count, met.weighed)
         self._watch(advance.row, counter)
         return outcome
 
@@ -157,8 +157,11 @@ class MemoryStore:
 
 
 def _outcome(log: Log, advance: Advance, logged: Logged, *, fits: bool) -> Outcome:
-    used, empty_at = log.used(logged.now), log.empty_at(logged.now)
-    if fits:
-        return Outcome(True, used, empty_at=empty_at)
-    wanted = log.total + advance.amount - advance.ceiling
-    return Outcome(False, used, empty_at=empty_at, room_at=log.reached_at(wanted))
+    used = log.used(logged.now)
+    return Outcome(
+        fits,
+        used,
+        empty_at=log.empty_at(logged.now),
+        room_at=0 if fits else log.reached_at(log.total + advance.amount - advance.ceiling),
+        more_at=log.reached_at(log.total + 1 - min(used, advance.ceiling)),
+    )

@@ -26,7 +26,7 @@ UNION ALL
 SELECT false, count, 0 FROM ratelimit_app_counter
 WHERE key = %(key)s AND window_start = %(window_start)s AND NOT EXISTS (SELECT FROM moved)
 """
-# The same beside a weighed row. What is moved comes back with the part that still counts.
+# The same beside a weighed row.
 _ADVANCE_WEIGHED = """
 WITH weighed AS (
     SELECT coalesce(max(count), 0) AS count,
@@ -42,7 +42,7 @@ WITH weighed AS (
     WHERE greatest(c.count, %(floor)s) + %(amount)s + (SELECT part FROM weighed) <= %(highest)s
     RETURNING c.count
 )
-SELECT true, moved.count + part, 0 FROM moved, weighed
+SELECT true, moved.count, weighed.count FROM moved, weighed
 UNION ALL
 SELECT false, coalesce((
     SELECT count FROM ratelimit_app_counter WHERE key = %(key)s AND window_start = %(window_start)s
@@ -103,7 +103,7 @@ class VendorStore(Store):
                 cursor.execute(_ADVANCE_WEIGHED if advance.weighed else _ADVANCE, advance.params)
                 moved, count, weighed = cursor.fetchone() or (False, 0, 0)
                 if moved:
-                    return Outcome(count <= advance.ceiling, count)
+                    return Outcome(advance.holds(count, weighed), count, weighed)
                 if not advance.fits(count, weighed):
                     return Outcome(False, count, weighed)
                 # The refusal saw a row that was changed after the statement had begun, and its
@@ -133,7 +133,8 @@ def _call(connection: BaseDatabaseWrapper, advances: Sequence[Advance]) -> dict[
     with connection.cursor() as cursor:
         cursor.execute(_CALL, [json.dumps([advance.step for advance in advances])])
         (answer,) = cursor.fetchone()
-    outcomes = [Outcome(bool(answer[i]), *answer[i + 1 : i + 5]) for i in range(0, len(answer), 5)]
+    parts = [answer[start : start + functions.WIDTH] for start in range(0, len(answer), functions.WIDTH)]
+    outcomes = [Outcome(bool(fits), *figures) for fits, *figures in parts]
     return dict(zip([advance.row for advance in advances], outcomes, strict=True))
 
 

@@ -7,6 +7,9 @@ before it began, which a single statement with the same steps does not.
 #: What the store calls, and checks for.
 SIGNATURE = "ratelimit_app_advance(jsonb)"
 
+#: How many numbers an outcome is: [fits, count, weighed, empty_at, room_at, more_at].
+WIDTH = 6
+
 _STEP = """
 CREATE TYPE ratelimit_app_step AS (
     key text, window_start bigint, first bigint, expires_at bigint,
@@ -15,7 +18,6 @@ CREATE TYPE ratelimit_app_step AS (
     now bigint, logged_until bigint
 )
 """
-# An outcome is [fits, count, weighed, empty_at, room_at].
 _LOOK = """
 CREATE FUNCTION ratelimit_app_look(step ratelimit_app_step) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -24,6 +26,7 @@ DECLARE
     total bigint;
     empty_at bigint := 0;
     room_at bigint := 0;
+    more_at bigint := 0;
     wanted numeric;
 BEGIN
     IF step.logged_until IS NULL THEN
@@ -33,13 +36,14 @@ BEGIN
         FROM ratelimit_app_counter c
         WHERE c.key = step.key AND c.window_start IN (step.window_start, step.weighed_start);
     ELSE
-        SELECT newest.sequence - oldest.sequence + oldest.units, newest.sequence, newest.expires_at
-        INTO used, total, empty_at
+        SELECT newest.sequence - oldest.sequence + oldest.units, newest.sequence, newest.expires_at,
+            oldest.expires_at
+        INTO used, total, empty_at, more_at
         FROM (
             SELECT c.sequence, c.expires_at FROM ratelimit_app_loggedcall c
             WHERE c.key = step.key ORDER BY c.sequence DESC LIMIT 1
         ) AS newest, (
-            SELECT c.sequence, c.units FROM ratelimit_app_loggedcall c
+            SELECT c.sequence, c.units, c.expires_at FROM ratelimit_app_loggedcall c
             WHERE c.key = step.key AND c.expires_at > step.now ORDER BY c.expires_at, c.sequence LIMIT 1
         ) AS oldest;
         IF used + step.amount > step.ceiling THEN
@@ -47,11 +51,18 @@ BEGIN
             WHERE c.key = step.key AND c.sequence >= total + step.amount - step.ceiling
             ORDER BY c.sequence LIMIT 1;
         END IF;
+        IF used > step.ceiling THEN  -- more is used than there is: the oldest entry alone makes no room
+            SELECT c.expires_at INTO more_at FROM ratelimit_app_loggedcall c
+            WHERE c.key = step.key AND c.sequence >= total + 1 - step.ceiling ORDER BY c.sequence LIMIT 1;
+        END IF;
     END IF;
     used := coalesce(used, 0);
     wanted := greatest(used, step.floor) + step.amount
         + div(beside::numeric * step.weight + step.scale - 1, step.scale);
-    RETURN ARRAY[(wanted <= step.ceiling)::int, used, beside, coalesce(empty_at, 0), coalesce(room_at, 0)];
+    RETURN ARRAY[
+        (wanted <= step.ceiling)::int, used, beside,
+        coalesce(empty_at, 0), coalesce(room_at, 0), coalesce(more_at, 0)
+    ];
 END
 $$
 """
@@ -60,7 +71,9 @@ _MOVE = """
 CREATE FUNCTION ratelimit_app_move(step ratelimit_app_step, highest bigint) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
+    beside bigint := 0;
     part bigint := 0;
+    until bigint;
     bar bigint := highest;
     total bigint;
     outcome bigint[];
@@ -68,9 +81,9 @@ BEGIN
     IF step.logged_until IS NOT NULL THEN
         bar := 4611686018427387903;  -- the row that heads a log holds the running total
     ELSIF step.weighed_start IS NOT NULL THEN
-        SELECT div(c.count::numeric * step.weight + step.scale - 1, step.scale) INTO part
+        SELECT coalesce(max(c.count), 0) INTO beside
         FROM ratelimit_app_counter c WHERE c.key = step.key AND c.window_start = step.weighed_start;
-        part := coalesce(part, 0);
+        part := div(beside::numeric * step.weight + step.scale - 1, step.scale);
     END IF;
 
     INSERT INTO ratelimit_app_counter AS c (key, window_start, count, expires_at)
@@ -83,7 +96,7 @@ BEGIN
     IF total IS NULL THEN
         RETURN NULL;
     ELSIF step.logged_until IS NULL THEN
-        RETURN ARRAY[(total + part <= step.ceiling)::int, total + part, 0, 0, 0];
+        RETURN ARRAY[(total + part <= step.ceiling)::int, total, beside, 0, 0, 0];
     END IF;
 
     IF total = step.amount THEN  -- the head is new: what a former one left has expired
@@ -96,10 +109,11 @@ BEGIN
         RETURN NULL;
     END IF;
     -- Entries expire in their order, though the clock may have stepped back.
+    until := greatest(step.logged_until, outcome[4]);
     INSERT INTO ratelimit_app_loggedcall (key, sequence, units, expires_at)
-    VALUES (step.key, total, step.amount, greatest(step.logged_until, outcome[4]));
+    VALUES (step.key, total, step.amount, until);
     IF outcome[1] = 1 THEN
-        RETURN ARRAY[1, outcome[2] + step.amount, 0, greatest(step.logged_until, outcome[4]), 0];
+        RETURN ARRAY[1, outcome[2] + step.amount, 0, until, 0, coalesce(nullif(outcome[6], 0), until)];
     END IF;
     RETURN ratelimit_app_look(step);
 END

@@ -85,8 +85,12 @@ class Advance:
 
     def fits(self, count: int, weighed: int = 0) -> bool:
         """Tell whether a row that holds ``count`` has room for this, beside a weighed row of that count."""
+        return self.holds(max(count, self.floor) + self.amount, weighed)
+
+    def holds(self, count: int, weighed: int = 0) -> bool:
+        """Tell whether ``count``, beside a weighed row of that count, is within the ceiling."""
         part = self.weighed.part(weighed) if self.weighed else 0
-        return max(count, self.floor) + self.amount + part <= self.ceiling
+        return count + part <= self.ceiling
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,9 +98,9 @@ class Outcome:
     """Whether the amount fitted, and the count of the row after the step.
 
     Among several, one that did not fit keeps the others from being moved: their counts are then
-    the ones that were met. ``weighed`` is the count of a weighed row; of one that was moved it is 0,
-    and the part that still counts is in ``count``. ``empty_at`` and ``room_at`` are the instants at
-    which a log will be empty, and will have room for what was refused.
+    the ones that were met. ``weighed`` is the count of a weighed row. ``empty_at``, ``room_at`` and
+    ``more_at`` are the instants at which a log will be empty, will have room for what was refused, and
+    will have room for more than now (0: all of it is there).
     """
 
     fits: bool
@@ -104,3 +108,4 @@ class Outcome:
     weighed: int = 0
     empty_at: int = 0
     room_at: int = 0
+    more_at: int = 0

@@ -15,13 +15,14 @@ VALUES (%(key)s, %(window_start)s, %(first)s, %(expires_at)s)
 ON CONFLICT (key, window_start) DO UPDATE
 SET count = max(count, %(floor)s) + %(amount)s, expires_at = max(expires_at, excluded.expires_at)
 WHERE max(count, %(floor)s) + %(amount)s <= %(highest)s
-RETURNING count
+RETURNING count, 0
 """
-# The same beside a weighed row; what is moved comes back with the part that still counts. That takes
-# more than the 64 bits that SQL counts in here, so that Python counts it.
+# The same beside a weighed row. The part of it that still counts takes more than the 64 bits that SQL
+# counts in here, so that Python counts it.
 _ADVANCE_WEIGHED = """
 WITH weighed AS MATERIALIZED (
-    SELECT ratelimit_part(coalesce(max(count), 0), %(weight)s, %(scale)s) AS part
+    SELECT coalesce(max(count), 0) AS count,
+        ratelimit_part(coalesce(max(count), 0), %(weight)s, %(scale)s) AS part
     FROM ratelimit_app_counter WHERE key = %(key)s AND window_start = %(weighed_start)s
 )
 INSERT INTO ratelimit_app_counter (key, window_start, count, expires_at)
@@ -30,7 +31,7 @@ FROM weighed WHERE %(first)s + part <= %(highest)s
 ON CONFLICT (key, window_start) DO UPDATE
 SET count = max(count, %(floor)s) + %(amount)s, expires_at = max(expires_at, excluded.expires_at)
 WHERE max(count, %(floor)s) + %(amount)s + (SELECT part FROM weighed) <= %(highest)s
-RETURNING count + (SELECT part FROM weighed)
+RETURNING count, (SELECT count FROM weighed)
 """
 _PRUNE = """
 DELETE FROM ratelimit_app_counter WHERE rowid IN (
@@ -65,7 +66,7 @@ class VendorStore(Store):
                 # silent about a row that stayed as it was: here, a trip costs nothing.
                 moved = cursor.fetchall()
                 if moved:
-                    return Outcome(moved[0][0] <= advance.ceiling, moved[0][0])
+                    return Outcome(advance.holds(*moved[0]), *moved[0])
                 met = self.meet(cursor, advance)
                 if not met.fits:
                     return met

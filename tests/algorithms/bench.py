@@ -79,6 +79,9 @@ class Bench:
             reset_after=windows.to_seconds(verdict.reset_after),
             retry_after=0.0 if fits else wait,
             used=verdict.used,
+            policy=policy,
+            more_after=None if verdict.more_after is None else windows.to_seconds(verdict.more_after),
+            at=windows.to_seconds(now),
         )
 
     def verdict(self, policy: Policy, now: int, cost: int = 1) -> algorithms.Verdict:
@@ -96,12 +99,12 @@ class Bench:
     def _logged(self, policy: Policy, plan: algorithms.Plan, now: int) -> algorithms.State:
         live = [entry for entry in self.logs.get(policy, []) if entry[0] > now]
         used = sum(units for _, units in live)
-        room_at, left = 0, used
-        for expires_at, units in live:
-            if left + plan.amount <= plan.ceiling:
-                break
-            room_at, left = expires_at, left - units
-        return algorithms.State(used, 0, max((expires_at for expires_at, _ in live), default=0), room_at)
+        return algorithms.State(
+            used,
+            empty_at=max((expires_at for expires_at, _ in live), default=0),
+            room_at=_left_at(live, plan.ceiling - plan.amount),
+            more_at=_left_at(live, min(used, plan.ceiling) - 1),
+        )
 
     def _count(self, policy: Policy, now: int) -> int:
         return self.rows.get((policy, self._span(policy, now).start), 0)
@@ -111,6 +114,16 @@ class Bench:
 
     def _span(self, policy: Policy, now: int) -> algorithms.Span:
         return algorithms.load(policy.algorithm).span(policy, now, self.zone)
+
+
+def _left_at(live: list[tuple[int, int]], most: int) -> int:
+    """Return when so many units are left at most, 0 if they are or if all that expire leave more."""
+    at, left = 0, sum(units for _, units in live)
+    for expires_at, units in live:
+        if left <= most:
+            break
+        at, left = expires_at, left - units
+    return at
 
 
 def ask(bench: Bench, policies: Sequence[Policy], second: float, cost: int = 1) -> Decision:

@@ -3,12 +3,14 @@
 import datetime
 import sys
 
+import http_sf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_bakery import baker
 
 from ratelimit_app import algorithms, limiter
+from ratelimit_app.headers import ietf
 from ratelimit_app.models import Limit
 from ratelimit_app.policy import Policy
 from ratelimit_app.windows import MICROSECONDS
@@ -31,9 +33,9 @@ CALLS = st.lists(
 POLICIES = st.tuples(st.integers(1, 10), st.sampled_from([0.5, 1, 7, 60, 90.5]))
 
 
-def play(name, quota_and_window, calls):
+def play(name, quota_and_window, calls, **manner):
     """Make the calls; return the bench, the policy and the instant after them."""
-    bench, policy, now = Bench(), Policy("p", name, *quota_and_window), NOON
+    bench, policy, now = Bench(**manner), Policy("p", name, *quota_and_window), NOON
     for gap, cost in calls:
         now += gap
         bench.consume([policy], now, cost)
@@ -55,7 +57,7 @@ def test_module_has_the_four_functions(name):
 def test_unused_policy_has_all_of_its_quota(name):
     bench, policy = Bench(), Policy("p", name, 5, 60)
     verdict = bench.verdict(policy, NOON, cost=5)
-    assert verdict == algorithms.Verdict(used=0, remaining=5, reset_after=0, retry_after=0)
+    assert verdict == algorithms.Verdict(used=0, remaining=5, reset_after=0, retry_after=0, more_after=None)
     assert bench.verdict(policy, NOON, cost=6).retry_after is None
 
 
@@ -66,6 +68,7 @@ def test_verdict_is_of_whole_numbers_that_are_never_negative(name, policy, calls
     bench, policy, now = play(name, policy, calls)
     verdict = bench.verdict(policy, now)
     figures = [verdict.used, verdict.remaining, verdict.reset_after, verdict.retry_after]
+    figures += [] if verdict.more_after is None else [verdict.more_after]
     assert all(type(figure) is int and figure >= 0 for figure in figures)
 
 
@@ -101,6 +104,46 @@ def test_full_quota_is_back_at_the_reset_and_not_before(name, policy, calls):
     reset = bench.verdict(policy, now).reset_after
     assert bench.verdict(policy, now + reset).remaining == policy.quota
     assert reset == 0 or bench.verdict(policy, now + reset - 1).remaining < policy.quota
+
+
+@every_algorithm
+@settings(deadline=None)
+@given(policy=POLICIES, calls=CALLS)
+def test_more_can_be_had_when_it_says_and_not_before(name, policy, calls):
+    bench, policy, now = play(name, policy, calls)
+    verdict = bench.verdict(policy, now)
+    more = verdict.more_after
+    assert (more is None) == (verdict.remaining == policy.quota)
+    if more is not None:
+        assert more > 0
+        assert bench.verdict(policy, now + more - 1).remaining == verdict.remaining
+        assert bench.verdict(policy, now + more).remaining > verdict.remaining
+
+
+@every_algorithm
+@settings(deadline=None)
+@given(policy=POLICIES, calls=CALLS, count_denied=st.booleans())
+def test_wait_of_one_unit_that_is_refused_is_the_one_for_more(name, policy, calls, count_denied):
+    bench, policy, now = play(name, policy, calls, count_denied=count_denied)
+    verdict = bench.verdict(policy, now)
+    assert verdict.remaining > 0 or verdict.retry_after == verdict.more_after
+
+
+@every_algorithm
+@settings(deadline=None)
+@given(policy=POLICIES, calls=CALLS, other=st.sampled_from(algorithms.names()), count_denied=st.booleans())
+def test_refusal_never_says_to_come_before_there_is_more_of_what_is_used_up(
+    name, policy, calls, other, count_denied
+):
+    bench, now = Bench(count_denied=count_denied), NOON
+    policies = [Policy("p", name, *policy), Policy("q", other, 20, 60)]
+    for gap, cost in calls:
+        now += gap
+        decision = bench.consume(policies, now, cost)
+        fields = ietf.fields(decision.parts)
+        for _, state in http_sf.parse(fields["RateLimit"].encode(), tltype="list"):
+            if decision.retry_after_seconds is not None and state["r"] == 0:
+                assert decision.retry_after_seconds >= state["t"]
 
 
 @every_algorithm

@@ -90,14 +90,26 @@ class Part:
             key=self.key,
             cost=self.cost,
             quota=policy.quota,
-            remaining=max(0, capacity(policy) - used),
+            remaining=self.remaining(now),
             reset_after=(full_at - now) / SECOND,
             retry_after=0.0 if self.fits or shadow else self.wait(),
             used=used,
             policy=policy,
             shadow=shadow,
             over_quota=not self.fits,
+            more_after=self.wait_for_more(),
+            at=now / SECOND,
         )
+
+    def remaining(self, at):
+        policy = self.rule.policy
+        return max(0, capacity(policy) - self.count.used(policy, at, self.now))
+
+    def wait_for_more(self):
+        left = self.remaining(self.now)
+        if left == capacity(self.rule.policy):
+            return None
+        return (first_instant(self.now, lambda at: self.remaining(at) > left) - self.now) / SECOND
 
     def wait(self):
         if self.cost > capacity(self.rule.policy):

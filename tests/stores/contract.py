@@ -190,7 +190,7 @@ class StoreContract:
         assert store.advance(tight) == Outcome(False, count or 0, weighed)
         assert store.look([tight]) == {tight.row: Outcome(False, count or 0, weighed)}
         enough = dataclasses.replace(tight, ceiling=full + 2)
-        assert store.advance(enough) == Outcome(True, full + 2)
+        assert store.advance(enough) == Outcome(True, (count or 0) + 2, weighed)
         assert stored()["k", 120] == ((count or 0) + 2, 100)
 
     def test_denied_call_that_is_counted_beside_a_weighed_row_brings_both_counts(self, store):
@@ -202,10 +202,25 @@ class StoreContract:
     def test_taking_beside_a_weighed_row_is_one_statement(self, store, queries):
         put("k", 60, count=10)
         beside = dataclasses.replace(advance("k", 120, ceiling=9), weighed=Weighed(60, 1, 2))
-        for taken in (6, 7):
+        for taken in (1, 2):
             with queries() as asked:
-                assert store.advance(beside) == Outcome(True, taken)
+                assert store.advance(beside) == Outcome(True, taken, 10)
             assert len(asked) == 1
+
+    @pytest.mark.parametrize("count", [1, 2**31 - 2, 2**31 - 1, 2**31, MAX_QUOTA])
+    @pytest.mark.parametrize("weighed", [0, 2**31 - 1, 2**31, MAX_QUOTA])
+    @pytest.mark.parametrize("room", [0, 1])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_large_counts_beside_each_other_come_back_whole(self, store, count, weighed, room, first):
+        put("k", 60, count=weighed)
+        if not first:
+            put("k", 120, count=count)
+        taken = count if first else count + 1
+        step = advance(
+            "k", 120, amount=count if first else 1, ceiling=taken + weighed - 1 + room, count_denied=True
+        )
+        step = dataclasses.replace(step, weighed=Weighed(60, 1, 1))
+        assert store.advance(step) == Outcome(bool(room), taken, weighed)
 
     def test_taking_is_one_statement(self, store, queries):
         for _ in range(2):  # the row is new, and then it is not

@@ -35,9 +35,9 @@ class LogContract:
     def test_each_call_is_an_entry_with_the_running_total(self, store):
         outcomes = [store.advance(log(now, amount=amount)) for now, amount in ((0, 1), (10, 2), (10, 2))]
         assert outcomes == [
-            Outcome(True, 1, empty_at=100),
-            Outcome(True, 3, empty_at=110),
-            Outcome(True, 5, empty_at=110),
+            Outcome(True, 1, empty_at=100, more_at=100),
+            Outcome(True, 3, empty_at=110, more_at=100),
+            Outcome(True, 5, empty_at=110, more_at=100),
         ]
         assert entries() == [(1, 1, 100), (3, 2, 110), (5, 2, 110)]
 
@@ -47,7 +47,9 @@ class LogContract:
         before = everything()
         refused = {amount: store.advance(log(50, amount=amount)) for amount in (1, 2, 4, 5, 6)}
         room = {1: 100, 2: 110, 4: 110, 5: 120, 6: 0}
-        assert refused == {amount: Outcome(False, 5, empty_at=120, room_at=at) for amount, at in room.items()}
+        assert refused == {
+            amount: Outcome(False, 5, empty_at=120, room_at=at, more_at=100) for amount, at in room.items()
+        }
         for amount, outcome in refused.items():
             step = log(50, amount=amount)
             assert store.look([step]) == {step.row: outcome}
@@ -56,34 +58,52 @@ class LogContract:
     def test_entry_counts_until_its_expiry_and_no_longer(self, store):
         store.advance(log(0, amount=5))
         assert not store.advance(log(99)).fits
-        assert store.advance(log(100)) == Outcome(True, 1, empty_at=200)
+        assert store.advance(log(100)) == Outcome(True, 1, empty_at=200, more_at=200)
         assert store.look([log(200)])[Row("k", 0)] == Outcome(True, 0)
 
     def test_logs_of_other_keys_are_not_met(self, store):
         store.advance(log(0, "j", amount=4))
         store.advance(log(0, "l", amount=5))
-        assert store.advance(log(50, "k", amount=5)) == Outcome(True, 5, empty_at=150)
+        assert store.advance(log(50, "k", amount=5)) == Outcome(True, 5, empty_at=150, more_at=150)
 
     def test_entries_expire_in_their_order_though_the_clock_steps_back(self, store):
         store.advance(log(50, amount=2))
-        assert store.advance(log(10, amount=2)) == Outcome(True, 4, empty_at=150)
-        assert store.advance(log(149, amount=2)) == Outcome(False, 4, empty_at=150, room_at=150)
+        assert store.advance(log(10, amount=2)) == Outcome(True, 4, empty_at=150, more_at=150)
+        assert store.advance(log(149, amount=2)) == Outcome(False, 4, empty_at=150, room_at=150, more_at=150)
 
     def test_denied_calls_are_logged_where_asked(self, store):
         steps = [log(now, amount=3, count_denied=True) for now in (0, 10, 20)]
         assert [store.advance(step) for step in steps] == [
-            Outcome(True, 3, empty_at=100),
-            Outcome(False, 6, empty_at=110, room_at=110),
-            Outcome(False, 9, empty_at=120, room_at=120),
+            Outcome(True, 3, empty_at=100, more_at=100),
+            Outcome(False, 6, empty_at=110, room_at=110, more_at=100),
+            Outcome(False, 9, empty_at=120, room_at=120, more_at=110),
         ]
         assert [units for _, units, _ in entries()] == [3, 3, 3]
+
+    @pytest.mark.parametrize(
+        ("ceiling", "more_at"), [(9, 100), (5, 110), (4, 110), (3, 120), (2, 120), (1, 130)]
+    )
+    @pytest.mark.parametrize("amount", [1, 9])
+    def test_more_comes_when_enough_has_expired_of_more_than_there_is(self, store, ceiling, more_at, amount):
+        for now, units in ((0, 2), (10, 2), (20, 2), (30, 1)):
+            store.advance(log(now, amount=units, ceiling=9))
+        step = log(50, amount=amount, ceiling=ceiling)
+        assert store.look([step])[step.row].more_at == more_at
+        assert store.advance_all([step, log(50, "other", amount=9, ceiling=1)])[0].more_at == more_at
+
+    def test_looking_into_a_log_with_room_or_at_its_quota_is_one_statement(self, store, queries):
+        store.advance(log(0, amount=4))
+        for amount, statements in ((1, 1), (2, 2)):
+            with queries() as asked:
+                assert store.look([log(50, amount=amount)])[Row("k", 0)].more_at == 100
+            assert len(asked) == statements
 
     def test_denied_calls_are_logged_no_further_than_asked(self, store):
         step = dataclasses.replace(log(amount=3, count_denied=True), most=6)
         assert [store.advance(step).count for _ in range(3)] == [3, 6, 6]
         assert entries() == [(3, 3, 100), (6, 3, 100)]
         assert store.advance(dataclasses.replace(step, amount=1, ceiling=7, most=7)) == Outcome(
-            True, 7, empty_at=100
+            True, 7, empty_at=100, more_at=100
         )
 
     # Several ------------------------------------------------------------------------------------
@@ -91,9 +111,9 @@ class LogContract:
     def test_several_with_logs_are_taken_together(self, store):
         steps = [log(0, "b", amount=2), advance("a"), log(0, "c")]
         assert store.advance_all(steps) == [
-            Outcome(True, 2, empty_at=100),
+            Outcome(True, 2, empty_at=100, more_at=100),
             Outcome(True, 1),
-            Outcome(True, 1, empty_at=100),
+            Outcome(True, 1, empty_at=100, more_at=100),
         ]
 
     @pytest.mark.parametrize("full", ["a", "b", "c", "d"])
@@ -110,7 +130,7 @@ class LogContract:
         store.advance(log(0, "b", amount=5))
         steps = [log(50, key, count_denied=True) for key in "abc"]
         outcomes = store.advance_all(steps)
-        assert outcomes[1] == Outcome(False, 6, empty_at=150, room_at=100)
+        assert outcomes[1] == Outcome(False, 6, empty_at=150, room_at=100, more_at=100)
         assert [outcome.count for outcome in outcomes] == [0, 6, 0]
         assert [len(entries(key)) for key in "abc"] == [0, 2, 0]
 
@@ -133,14 +153,15 @@ class LogContract:
         store.refund(log(30, amount=amount))
         assert entries() == left
         used = sum(units for _, units, _ in left)
-        assert store.advance(log(40, ceiling=6)) == Outcome(True, used + 1, empty_at=140)
+        more_at = 100 if left else 140
+        assert store.advance(log(40, ceiling=6)) == Outcome(True, used + 1, empty_at=140, more_at=more_at)
 
     def test_refund_gives_back_nothing_that_has_expired(self, store):
         store.advance(log(0, amount=4))
         store.advance(log(50))
         store.refund(log(120, amount=3))
         assert store.look([log(120)])[Row("k", 0)].count == 0
-        assert store.advance(log(120, amount=5)) == Outcome(True, 5, empty_at=220)
+        assert store.advance(log(120, amount=5)) == Outcome(True, 5, empty_at=220, more_at=220)
 
     def test_refund_of_an_absent_log_makes_none(self, store):
         store.refund(log())
@@ -156,7 +177,7 @@ class LogContract:
     def test_log_whose_head_is_gone_begins_anew(self, store):
         store.advance(log(0, amount=2))
         Counter.objects.all().delete()
-        assert store.advance(log(50)) == Outcome(True, 1, empty_at=150)
+        assert store.advance(log(50)) == Outcome(True, 1, empty_at=150, more_at=150)
         assert entries() == [(1, 1, 150)]
 
     @pytest.mark.parametrize("batch_size", [1, 2, 100])
@@ -165,8 +186,10 @@ class LogContract:
             store.advance(log(now))
         assert store.count_expired(115) == 2
         assert store.prune(115, batch_size) == min(batch_size, 2)
-        assert store.look([log(115, amount=4)])[Row("k", 0)] == Outcome(False, 2, empty_at=130, room_at=120)
-        assert store.advance(log(115, amount=3)) == Outcome(True, 5, empty_at=215)
+        assert store.look([log(115, amount=4)])[Row("k", 0)] == Outcome(
+            False, 2, empty_at=130, room_at=120, more_at=120
+        )
+        assert store.advance(log(115, amount=3)) == Outcome(True, 5, empty_at=215, more_at=120)
 
     def test_log_is_pruned_whole_when_all_of_it_has_expired(self, store):
         for now in (0, 10):

@@ -146,7 +146,9 @@ class TestFunctions:
             run(["SET ROLE caller"])
             assert store.advance_all([advance("a"), log(key="b")])[0].fits
             run(["RESET ROLE", statement, "SET ROLE caller"])
-            assert store.advance_all([advance("a"), log(key="b")])[1] == Outcome(True, 2, empty_at=100)
+            assert store.advance_all([advance("a"), log(key="b")])[1] == Outcome(
+                True, 2, empty_at=100, more_at=100
+            )
             assert not postgresql._with_functions[store._database]
             assert store.missing() == "the function ratelimit_app_advance(jsonb)"
         finally:
