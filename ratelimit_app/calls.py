@@ -50,6 +50,11 @@ class Receipt:
     call: Call
     is_settled: bool = False
 
+    @property
+    def is_held(self) -> bool:
+        """Whether what was taken is only held, and given back when the caller leaves."""
+        return self.call.advance.logged is not None and self.call.advance.logged.is_held
+
 
 def answer(limit: LiveLimit, key: str, cost: int, now: int) -> Call | Decision:
     """Plan the call by the policy that applies to its key, or decide it where an override does."""
@@ -112,7 +117,7 @@ def judge(call: Call, outcome: Outcome, *, taken: bool = False) -> Decision:
         policy=policy,
         shadow=shadow,
         over_quota=not outcome.fits,
-        receipt=Receipt(call) if taken and outcome.fits else None,
+        receipt=_receipt(call, outcome) if taken and outcome.fits else None,
         more_after=_seconds(verdict.more_after),
         at=windows.to_seconds(call.now),
     )
@@ -153,6 +158,14 @@ def _blocked(limit: LiveLimit, key: str, cost: int, now: int, ends_at: int | Non
         more_after=_seconds(wait),
         at=windows.to_seconds(now),
     )
+
+
+def _receipt(call: Call, outcome: Outcome) -> Receipt:
+    logged = call.advance.logged
+    if logged is None or not logged.is_held:
+        return Receipt(call)
+    held = dataclasses.replace(call.advance, logged=dataclasses.replace(logged, entry=outcome.entry))
+    return Receipt(dataclasses.replace(call, advance=held))
 
 
 def _state(outcome: Outcome) -> algorithms.State:

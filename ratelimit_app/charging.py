@@ -66,7 +66,7 @@ def _open(request: HttpRequest) -> Iterator[tuple[Entry, Receipt]]:
     for entry in made.entries.values():
         receipt = entry.decision.receipt
         may_change = entry.limit.charge != Charge.BEFORE or entry.limit.name in made.costs
-        if may_change and isinstance(receipt, Receipt) and not receipt.is_settled:
+        if may_change and isinstance(receipt, Receipt) and not (receipt.is_settled or receipt.is_held):
             yield entry, receipt
 
 

@@ -161,6 +161,7 @@ def _enforce(request: HttpRequest, limits: Iterable[LiveLimit], cost: Cost = Non
         decision = limiter.consume_all(new, cost=units)
         for (limit, key), part in zip(new.items(), decision.parts, strict=True):
             entries[limit.space, key] = Entry(limit, part)
+        ledger.at_close(request, decision, limiter.leave)
     met = [entries[limit.space, key] for limit, key in keys.items() if (limit.space, key) in entries]
     return combine([entry.decision for entry in met]) if met else None
 

@@ -1,10 +1,12 @@
 """What limits have decided about one request, and what it will have cost."""
 
 import dataclasses
+from collections.abc import Callable
 
 from django.http import HttpRequest
 from rest_framework.request import Request
 
+from ratelimit_app.calls import Receipt
 from ratelimit_app.decision import Decision
 from ratelimit_app.limits import LiveLimit
 
@@ -38,6 +40,22 @@ def of(request: HttpRequest | Request) -> Ledger:
     """Return the ledger of a request, which is begun with the first look at it."""
     ledger: Ledger = plain(request).__dict__.setdefault(_ATTRIBUTE, Ledger())
     return ledger
+
+
+def at_close(request: HttpRequest, decision: Decision, leave: Callable[[Decision], None]) -> None:
+    """Leave what a decision holds when the response of its request is closed, whichever that will be."""
+    if not any(isinstance(part.receipt, Receipt) and part.receipt.is_held for part in decision.parts):
+        return
+    close = request.close
+
+    def close_and_leave() -> None:
+        try:
+            close()
+        finally:
+            leave(decision)
+
+    # Django closes the request with the response that goes out, at the end of its stream.
+    request.close = close_and_leave  # type: ignore[method-assign]
 
 
 def plain(request: HttpRequest | Request) -> HttpRequest:

@@ -101,7 +101,16 @@ async def wait_async(limit: LimitLike, key: str, *, max_wait: float, cost: int |
 
 
 def leave(decision: Decision) -> None:
-    """Give back what an allowed call has only held: the slots of limits that count what runs at once."""
+    """Give back what an allowed call has only held, of limits of how many run at once; once."""
+    for part in decision.parts:
+        receipt = part.receipt
+        if isinstance(receipt, Receipt) and receipt.is_held and not receipt.is_settled:
+            receipt.is_settled = True
+            _give_back(receipt.call)
+
+
+def _give_back(call: Call) -> None:
+    _ask(lambda store: store.refund(call.advance))
 
 
 def settle(decision: Decision, cost: int) -> None:
@@ -166,6 +175,8 @@ def _follows_server() -> bool:
 def _settle(receipt: Receipt, cost: int) -> None:
     if receipt.is_settled:
         raise ValueError("decision: it was settled before")
+    if receipt.is_held:
+        return  # it costs what it holds, until it is left
     receipt.is_settled = True
     call = receipt.call
     if cost < call.cost:

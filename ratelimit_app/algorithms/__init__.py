@@ -65,10 +65,15 @@ class Weighed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Logged:
-    """Each amount that is taken is an entry of a log, too: it counts until the entry has expired."""
+    """Each amount that is taken is an entry of a log, too: it counts until the entry has expired.
+
+    What is only held counts until the entry is given back, by the number ``entry``, or has expired.
+    """
 
     now: int
     expires_at: int
+    is_held: bool = False
+    entry: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

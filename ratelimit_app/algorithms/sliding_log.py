@@ -24,7 +24,7 @@ def check(policy: Policy) -> None:
 
 
 def span(policy: Policy, now: int, zone: datetime.tzinfo) -> Span:
-    expires_at = kept_until(_expiry(policy, now))
+    expires_at = kept_until(expiry(policy, now))
     return Span(start=0, end=expires_at, expires_at=expires_at)
 
 
@@ -34,7 +34,7 @@ def plan(policy: Policy, span: Span, cost: int, now: int) -> Plan:
         floor=0,
         amount=min(cost, policy.quota + 1),
         ceiling=policy.quota,
-        logged=Logged(now, _expiry(policy, now)),
+        logged=Logged(now, expiry(policy, now)),
     )
 
 
@@ -48,5 +48,6 @@ def judge(policy: Policy, span: Span, cost: int, now: int, state: State) -> Verd
     )
 
 
-def _expiry(policy: Policy, now: int) -> int:
+def expiry(policy: Policy, now: int) -> int:
+    """Return when an entry of an instant no longer counts."""
     return now + to_microseconds(float(policy.window))

@@ -24,9 +24,19 @@ FROM (
     WHERE c.key = %s AND c.expires_at > %s ORDER BY c.expires_at, c.sequence LIMIT 1
 ) AS oldest
 """
+_READ_HELD = """
+SELECT coalesce(sum(c.units), 0), 0, coalesce(max(c.expires_at), 0), coalesce(min(c.expires_at), 0)
+FROM ratelimit_app_loggedcall c WHERE c.key = %s AND c.expires_at > %s
+"""
 _ROOM = """
 SELECT c.expires_at FROM ratelimit_app_loggedcall c
 WHERE c.key = %s AND c.sequence >= %s ORDER BY c.sequence LIMIT 1
+"""
+_ROOM_HELD = """
+SELECT min(c.expires_at) FROM (
+    SELECT e.expires_at, sum(e.units) OVER (ORDER BY e.expires_at, e.sequence) AS freed
+    FROM ratelimit_app_loggedcall e WHERE e.key = %s AND e.expires_at > %s
+) AS c WHERE c.freed >= %s
 """
 # The columns in the order of the table, because no one way to name the first suits all databases.
 _APPEND = "INSERT INTO ratelimit_app_loggedcall VALUES (%s, %s, %s, %s)"
@@ -37,6 +47,7 @@ _SHORTEN = """
 UPDATE ratelimit_app_loggedcall SET units = units - (sequence - %s), sequence = %s
 WHERE ratelimit_app_loggedcall.key = %s AND sequence > %s
 """
+_GIVE_BACK = _FORGET + " AND sequence = %s"
 _LOCK = """
 UPDATE ratelimit_app_counter SET count = count
 WHERE ratelimit_app_counter.key = %s AND window_start = %s
@@ -62,7 +73,7 @@ def look(cursor: CursorWrapper, advance: Advance, logged: Logged) -> Outcome:
     log = _read(cursor, advance.row, logged)
     if advance.fits(log.used):
         return Outcome(True, log.used, empty_at=log.empty_at, more_at=log.oldest_at)
-    return _refused(cursor, advance, log)
+    return _refused(cursor, advance, logged, log)
 
 
 def append(cursor: CursorWrapper, advance: Advance, logged: Logged, *, total: int) -> tuple[bool, Outcome]:
@@ -76,18 +87,26 @@ def append(cursor: CursorWrapper, advance: Advance, logged: Logged, *, total: in
     used = log.used + advance.amount
     if used > advance.highest:
         return False, look(cursor, advance, logged)
-    # Entries expire in their order, though the clock may have stepped back.
     empty_at = max(logged.expires_at, log.empty_at)
-    cursor.execute(_APPEND, [advance.row.key, total, advance.amount, empty_at])
-    oldest_at = log.oldest_at or empty_at
+    # Entries of a log expire in their order, though the clock may have stepped back.
+    expires_at = logged.expires_at if logged.is_held else empty_at
+    cursor.execute(_APPEND, [advance.row.key, total, advance.amount, expires_at])
+    oldest_at = min(log.oldest_at or expires_at, expires_at)
     if advance.fits(log.used):
-        return True, Outcome(True, used, empty_at=empty_at, more_at=oldest_at)
-    return True, _refused(cursor, advance, _Log(used, total, empty_at, oldest_at))
+        entry = total if logged.is_held else 0
+        return True, Outcome(True, used, empty_at=empty_at, more_at=oldest_at, entry=entry)
+    return True, _refused(cursor, advance, logged, _Log(used, total, empty_at, oldest_at))
 
 
 def refund(cursor: CursorWrapper, advance: Advance, logged: Logged) -> None:
-    """Take an amount off the newest entries, until none that still counts is left."""
+    """Take an amount off the newest entries, until none that still counts is left.
+
+    Of what is held, only an entry of its own is given back, whole.
+    """
     row = advance.row
+    if logged.is_held:
+        cursor.execute(_GIVE_BACK, [row.key, logged.entry])
+        return
     cursor.execute(_LOCK, [row.key, row.window_start])
     log = _read(cursor, row, logged)
     if not log.used:
@@ -104,19 +123,27 @@ def forget(cursor: CursorWrapper, key: str) -> None:
 
 
 def _read(cursor: CursorWrapper, row: Row, logged: Logged) -> _Log:
-    cursor.execute(_READ, [row.key, row.key, logged.now])
-    return _Log(*(cursor.fetchone() or ()))
+    if logged.is_held:
+        cursor.execute(_READ_HELD, [row.key, logged.now])
+    else:
+        cursor.execute(_READ, [row.key, row.key, logged.now])
+    return _Log(*(int(number) for number in cursor.fetchone() or ()))
 
 
-def _refused(cursor: CursorWrapper, advance: Advance, log: _Log) -> Outcome:
-    room_at = _room_at(cursor, advance, log, advance.amount)
+def _refused(cursor: CursorWrapper, advance: Advance, logged: Logged, log: _Log) -> Outcome:
+    room_at = _room_at(cursor, advance, logged, log, advance.amount)
     more_at = log.oldest_at
     if log.used > advance.ceiling:  # more is used than there is: the oldest entry alone makes no room
-        more_at = room_at if advance.amount == 1 else _room_at(cursor, advance, log, 1)
+        more_at = room_at if advance.amount == 1 else _room_at(cursor, advance, logged, log, 1)
     return Outcome(False, log.used, empty_at=log.empty_at, room_at=room_at, more_at=more_at)
 
 
-def _room_at(cursor: CursorWrapper, advance: Advance, log: _Log, units: int) -> int:
+def _room_at(cursor: CursorWrapper, advance: Advance, logged: Logged, log: _Log, units: int) -> int:
     """Return when so much will have expired that so many units fit; 0 where they never do."""
-    cursor.execute(_ROOM, [advance.row.key, log.total + units - advance.ceiling])
-    return (cursor.fetchone() or (0,))[0]
+    if units > advance.ceiling:
+        return 0
+    if logged.is_held:
+        cursor.execute(_ROOM_HELD, [advance.row.key, logged.now, log.used + units - advance.ceiling])
+    else:
+        cursor.execute(_ROOM, [advance.row.key, log.total + units - advance.ceiling])
+    return (cursor.fetchone() or (0,))[0] or 0

@@ -6,14 +6,14 @@ import threading
 from collections.abc import Sequence
 
 from ratelimit_app.algorithms import Logged
-from ratelimit_app.stores.memory_log import Log
+from ratelimit_app.stores.memory_log import Holdings, Log
 from ratelimit_app.stores.rows import Advance, Outcome, Row
 
 
 class _Counter:
     __slots__ = ("count", "due", "expires_at", "log")
 
-    def __init__(self, log: Log | None) -> None:
+    def __init__(self, log: Log | Holdings | None) -> None:
         self.count = 0
         self.expires_at = 0
         self.log = log
@@ -59,7 +59,9 @@ class MemoryStore:
             counter = self._find(advance.row)
             if counter is None:
                 return
-            if advance.logged and counter.log is not None:
+            if isinstance(counter.log, Holdings):
+                counter.log.give_back(advance.logged.entry if advance.logged else 0)
+            elif advance.logged and counter.log is not None:
                 counter.log.take_off(advance.amount, advance.logged.now)
             else:
                 counter.count = max(0, counter.count - advance.amount)
@@ -122,8 +124,8 @@ class MemoryStore:
             return met
         counter = self._touch(advance)
         if advance.logged and counter.log is not None:
-            counter.log.add(advance.amount, advance.logged.expires_at)
-            outcome = _outcome(counter.log, advance, advance.logged, fits=met.fits)
+            entry = counter.log.add(advance.amount, advance.logged.expires_at)
+            outcome = _outcome(counter.log, advance, advance.logged, fits=met.fits, entry=entry)
         else:
             counter.count = count
             outcome = Outcome(met.fits, count, met.weighed)
@@ -134,7 +136,7 @@ class MemoryStore:
         windows = self._counters.setdefault(advance.row.key, {})
         counter = windows.get(advance.row.window_start)
         if counter is None:
-            counter = windows[advance.row.window_start] = _Counter(Log() if advance.logged else None)
+            counter = windows[advance.row.window_start] = _Counter(_log_for(advance.logged))
         counter.expires_at = max(counter.expires_at, advance.expires_at)
         return counter
 
@@ -156,12 +158,19 @@ class MemoryStore:
         return pruned
 
 
-def _outcome(log: Log, advance: Advance, logged: Logged, *, fits: bool) -> Outcome:
+def _outcome(log: Log | Holdings, advance: Advance, logged: Logged, *, fits: bool, entry: int = 0) -> Outcome:
     used = log.used(logged.now)
     return Outcome(
         fits,
         used,
         empty_at=log.empty_at(logged.now),
-        room_at=0 if fits else log.reached_at(log.total + advance.amount - advance.ceiling),
-        more_at=log.reached_at(log.total + 1 - min(used, advance.ceiling)),
+        room_at=0 if fits else log.freed_at(used + advance.amount - advance.ceiling, logged.now),
+        more_at=log.freed_at(max(1, used + 1 - advance.ceiling), logged.now),
+        entry=entry if fits and logged.is_held else 0,
     )
+
+
+def _log_for(logged: Logged | None) -> Log | Holdings | None:
+    if logged is None:
+        return None
+    return Holdings() if logged.is_held else Log()

@@ -51,11 +51,16 @@ class Log:
         """Count the entries that have expired."""
         return self._first_live(now) - self._first
 
-    def add(self, units: int, expires_at: int) -> None:
-        """Add an entry; entries expire in their order, though the clock may have stepped back."""
+    def freed_at(self, units: int, now: int) -> int:
+        """Return when so many of the units that still count will have expired, 0 if there are not so many."""
+        return self.reached_at(self.total - self.used(now) + units)
+
+    def add(self, units: int, expires_at: int) -> int:
+        """Add an entry; return the total. Entries expire in their order, though the clock may step back."""
         last = self._expiries[-1] if len(self) else expires_at  # what is pruned is no more
         self._totals.append(self.total + units)
         self._expiries.append(max(expires_at, last))
+        return self.total
 
     def take_off(self, units: int, now: int) -> None:
         """Take units off the newest entries, until none that still counts is left."""
@@ -81,3 +86,58 @@ class Log:
 
     def _total_before(self, index: int) -> int:
         return self._totals[index - 1] if index > self._first else self._before
+
+
+class Holdings:
+    """What is held at the moment: entries by their number, each until it expires or is given back."""
+
+    __slots__ = ("_entries", "_total")
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[int, int]] = {}
+        self._total = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def oldest_expiry(self) -> int:
+        """The instant at which the first entry expires; there must be one."""
+        return min(expires_at for expires_at, _ in self._entries.values())
+
+    def used(self, now: int) -> int:
+        """Return the units whose entries have not expired."""
+        return sum(units for expires_at, units in self._entries.values() if expires_at > now)
+
+    def empty_at(self, now: int) -> int:
+        """Return when the last entry expires, 0 if it has."""
+        return max((expires_at for expires_at, _ in self._entries.values() if expires_at > now), default=0)
+
+    def freed_at(self, units: int, now: int) -> int:
+        """Return when so many of the units that still count will have expired, 0 if there are not so many."""
+        for expires_at, freed in sorted(self._entries.values()):
+            units -= freed if expires_at > now else 0
+            if units <= 0:
+                return expires_at
+        return 0
+
+    def expired(self, now: int) -> int:
+        """Count the entries that have expired."""
+        return sum(expires_at <= now for expires_at, _ in self._entries.values())
+
+    def add(self, units: int, expires_at: int) -> int:
+        """Add an entry; return its number."""
+        self._total += units
+        self._entries[self._total] = expires_at, units
+        return self._total
+
+    def give_back(self, entry: int) -> None:
+        """Take an entry out, if it is there."""
+        self._entries.pop(entry, None)
+
+    def prune(self, now: int, most: int) -> int:
+        """Forget at most so many entries that have expired; return how many."""
+        expired = [entry for entry, (expires_at, _) in self._entries.items() if expires_at <= now][:most]
+        for entry in expired:
+            del self._entries[entry]
+        return len(expired)

@@ -7,15 +7,15 @@ before it began, which a single statement with the same steps does not.
 #: What the store calls, and checks for.
 SIGNATURE = "ratelimit_app_advance(jsonb)"
 
-#: How many numbers an outcome is: [fits, count, weighed, empty_at, room_at, more_at].
-WIDTH = 6
+#: How many numbers an outcome is: [fits, count, weighed, empty_at, room_at, more_at, entry].
+WIDTH = 7
 
 _STEP = """
 CREATE TYPE ratelimit_app_step AS (
     key text, window_start bigint, first bigint, expires_at bigint,
     floor bigint, amount bigint, ceiling bigint, most bigint, count_denied boolean,
     weighed_start bigint, weight bigint, scale bigint,
-    now bigint, logged_until bigint
+    now bigint, logged_until bigint, is_held boolean
 )
 """
 _LOOK = """
@@ -35,6 +35,18 @@ BEGIN
         INTO used, beside
         FROM ratelimit_app_counter c
         WHERE c.key = step.key AND c.window_start IN (step.window_start, step.weighed_start);
+    ELSIF step.is_held THEN
+        SELECT sum(c.units), max(c.expires_at), min(c.expires_at) INTO used, empty_at, more_at
+        FROM ratelimit_app_loggedcall c WHERE c.key = step.key AND c.expires_at > step.now;
+        IF used + step.amount > step.ceiling THEN
+            SELECT min(c.expires_at) FILTER (WHERE c.freed >= used + step.amount - step.ceiling),
+                min(c.expires_at) FILTER (WHERE c.freed >= used + 1 - step.ceiling)
+            INTO room_at, more_at
+            FROM (
+                SELECT e.expires_at, sum(e.units) OVER (ORDER BY e.expires_at, e.sequence) AS freed
+                FROM ratelimit_app_loggedcall e WHERE e.key = step.key AND e.expires_at > step.now
+            ) AS c;
+        END IF;
     ELSE
         SELECT newest.sequence - oldest.sequence + oldest.units, newest.sequence, newest.expires_at,
             oldest.expires_at
@@ -61,7 +73,7 @@ BEGIN
         + div(beside::numeric * step.weight + step.scale - 1, step.scale);
     RETURN ARRAY[
         (wanted <= step.ceiling)::int, used, beside,
-        coalesce(empty_at, 0), coalesce(room_at, 0), coalesce(more_at, 0)
+        coalesce(empty_at, 0), coalesce(room_at, 0), coalesce(more_at, 0), 0
     ];
 END
 $$
@@ -96,7 +108,7 @@ BEGIN
     IF total IS NULL THEN
         RETURN NULL;
     ELSIF step.logged_until IS NULL THEN
-        RETURN ARRAY[(total + part <= step.ceiling)::int, total, beside, 0, 0, 0];
+        RETURN ARRAY[(total + part <= step.ceiling)::int, total, beside, 0, 0, 0, 0];
     END IF;
 
     IF total = step.amount THEN  -- the head is new: what a former one left has expired
@@ -108,12 +120,15 @@ BEGIN
         WHERE c.key = step.key AND c.window_start = step.window_start;
         RETURN NULL;
     END IF;
-    -- Entries expire in their order, though the clock may have stepped back.
-    until := greatest(step.logged_until, outcome[4]);
+    -- Entries of a log expire in their order, though the clock may have stepped back.
+    until := CASE WHEN step.is_held THEN step.logged_until ELSE greatest(step.logged_until, outcome[4]) END;
     INSERT INTO ratelimit_app_loggedcall (key, sequence, units, expires_at)
     VALUES (step.key, total, step.amount, until);
     IF outcome[1] = 1 THEN
-        RETURN ARRAY[1, outcome[2] + step.amount, 0, until, 0, coalesce(nullif(outcome[6], 0), until)];
+        RETURN ARRAY[
+            1, outcome[2] + step.amount, 0, greatest(until, outcome[4]), 0,
+            least(coalesce(nullif(outcome[6], 0), until), until), CASE WHEN step.is_held THEN total ELSE 0 END
+        ];
     END IF;
     RETURN ratelimit_app_look(step);
 END

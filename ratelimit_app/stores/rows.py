@@ -77,6 +77,7 @@ class Advance:
             "count_denied": self.count_denied,
             "now": self.logged.now if self.logged else None,
             "logged_until": self.logged.expires_at if self.logged else None,
+            "is_held": self.logged.is_held if self.logged else False,
         }
 
     @property
@@ -109,3 +110,4 @@ class Outcome:
     empty_at: int = 0
     room_at: int = 0
     more_at: int = 0
+    entry: int = 0
