@@ -112,9 +112,11 @@ class Limit(models.Model):
             try:
                 check()
             except ValueError as error:
-                # What is wrong with the rate is wrong with the policy and the cost too: said once.
+                # What is wrong with the rate is wrong with the policy and the cost too: said once, and
+                # of the field that it begins with.
+                named = str(error).partition(":")[0]
                 if str(error) not in errors.values():
-                    errors[field] = str(error)
+                    errors[named if hasattr(self, named) else field] = str(error)
         if errors:
             raise ValidationError(errors)
 
@@ -148,7 +150,15 @@ class Limit(models.Model):
         """Return what is charged; raise ``ValueError`` for an unknown word."""
         if self.charge not in Charge.values:
             raise ValueError(f"charge: unknown {self.charge!r} (have: {', '.join(Charge.values)})")
+        if algorithms.holds(self.algorithm) and self.charge != Charge.BEFORE:
+            raise ValueError(f"charge: what is held is given back by itself: 'before', got {self.charge!r}")
         return self.charge
+
+    def checked_count_denied(self) -> bool:
+        """Return whether refused calls count; raise ``ValueError`` where they would hold something."""
+        if self.count_denied and algorithms.holds(self.algorithm):
+            raise ValueError(f"count_denied: a call that is refused holds nothing, got {self.count_denied!r}")
+        return self.count_denied
 
     def _checks(self) -> list[tuple[str, Callable[[], object]]]:
         return [
@@ -159,6 +169,8 @@ class Limit(models.Model):
             ("rate", lambda: Policy.parse(self.rate)),
             ("burst", lambda: Policy.parse(self.rate, algorithm=self.algorithm, burst=self.burst)),
             ("cost", self.checked_cost),
+            ("charge", self.checked_charge),
+            ("count_denied", self.checked_count_denied),
             ("name", self.policy),
         ]
 

@@ -11,6 +11,8 @@ An algorithm is a module in this folder, found by its name, with four functions:
 ``judge(policy, span, cost, now, state)``
     what rows that hold a ``State`` mean for a call of that cost, as a ``Verdict``.
 
+One with ``HOLDS = True`` has what it takes given back when the caller leaves.
+
 ``now`` and every instant are integer microseconds since the Unix epoch, ``zone`` is the time zone
 of calendar windows. Nothing here reads a clock, a setting or a database.
 """
@@ -146,6 +148,11 @@ def kept_until(instant: int) -> int:
 def names() -> list[str]:
     """List the algorithms: the names of the modules in this folder."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def holds(name: str) -> bool:
+    """Tell whether what an algorithm takes is only held, until the caller leaves."""
+    return getattr(load(name), "HOLDS", False)
 
 
 @functools.cache

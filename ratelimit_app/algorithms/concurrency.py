@@ -10,6 +10,9 @@ import datetime
 from ratelimit_app.algorithms import Logged, Plan, Span, State, Verdict, sliding_log
 from ratelimit_app.policy import Policy
 
+#: What is taken is given back when the response is closed, or the block ends.
+HOLDS = True
+
 #: All that is held at once is added up at each decision.
 _MAX_QUOTA = 100_000
 

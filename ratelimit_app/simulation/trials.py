@@ -82,7 +82,7 @@ def _has_burst(name: str) -> bool:
 
 def _able(rate: str) -> list[str]:
     able, error = [], None
-    for name in algorithms.names():
+    for name in filter(_counts_by_time, algorithms.names()):
         try:
             able.append(Policy.parse(rate, algorithm=name).algorithm)
         except ValueError as unable:
@@ -90,3 +90,8 @@ def _able(rate: str) -> list[str]:
     if error and not able:
         raise error
     return able
+
+
+def _counts_by_time(algorithm: str) -> bool:
+    """Tell whether arrivals alone say what happens, and not how long each of them stays."""
+    return not algorithms.holds(algorithm)

@@ -19,6 +19,12 @@ def log(now=0, key="k", **fields):
     return dataclasses.replace(step, logged=Logged(now, now + LENGTH))
 
 
+def held(now=0, key="k", entry=0, **fields):
+    """Return an advance of what is only held; to refund it takes the number of its entry."""
+    step = log(now, key, **fields)
+    return dataclasses.replace(step, logged=dataclasses.replace(step.logged, is_held=True, entry=entry))
+
+
 def entries(key="k"):
     """Return the entries of a log, as ``(sequence, units, expires_at)``."""
     rows = LoggedCall.objects.filter(key=key).order_by("sequence")
@@ -105,6 +111,37 @@ class LogContract:
         assert store.advance(dataclasses.replace(step, amount=1, ceiling=7, most=7)) == Outcome(
             True, 7, empty_at=100, more_at=100
         )
+
+    # What is held -------------------------------------------------------------------------------
+
+    def test_what_is_held_counts_until_it_is_given_back(self, store):
+        first, second = store.advance(held(0, amount=2)), store.advance(held(10, amount=3))
+        assert (first.count, second.count) == (2, 5)
+        assert not store.advance(held(20)).fits
+        store.refund(held(20, entry=first.entry))
+        assert store.advance(held(20, amount=2)).count == 5
+        store.refund(held(20, entry=first.entry))  # again: there is nothing left of it
+        assert not store.advance(held(20)).fits
+
+    def test_what_nobody_gives_back_expires_by_itself(self, store):
+        store.advance(held(0, amount=2))
+        store.advance(held(50, amount=3))
+        assert store.advance(held(99, amount=2)) == Outcome(False, 5, empty_at=150, room_at=100, more_at=100)
+        assert store.advance(held(99, amount=3)) == Outcome(False, 5, empty_at=150, room_at=150, more_at=100)
+        assert store.advance(held(100, amount=2)).fits
+
+    def test_what_is_held_expires_at_its_own_time_though_the_clock_has_stepped_back(self, store):
+        store.advance(held(50, amount=4))
+        assert store.advance(held(10)).fits
+        assert store.advance(held(11)) == Outcome(False, 5, empty_at=150, room_at=110, more_at=110)
+
+    @pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
+    def test_refusal_holds_nothing(self, store, several):
+        store.advance(held(0, "b", amount=5))
+        before = everything()
+        steps = [held(10, "a"), held(10, "b")] if several else [held(10, "b")]
+        assert not store.advance_all(steps)[-1].fits
+        assert everything() == before
 
     # Several ------------------------------------------------------------------------------------
 
