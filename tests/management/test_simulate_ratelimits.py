@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 from matplotlib import image
 from model_bakery import baker
 
+from ratelimit_app import algorithms
 from ratelimit_app.models import Counter, Limit
 from ratelimit_app.simulation import scenarios
 
@@ -27,6 +28,7 @@ sliding_log      120      60       60           60            60           60   
 sliding_window   120      60       60           60            60           60       1,800
 token_bucket     120      61       59           61            61           60       1,830
 """
+SHOWN = [f"--algorithm={line.split()[0]}" for line in BOUNDARY.splitlines()[1:]]
 
 
 def line(second=0, address="192.0.2.1", user="-", request="GET /a HTTP/1.1"):
@@ -64,13 +66,17 @@ def log(tmp_path):
 
 
 def test_boundary_prints_the_published_figures():
-    out, err = simulate("boundary")
+    out, err = simulate("boundary", *SHOWN)
     assert out == "60 calls in the second before a window's edge, 60 in the one after:\n" + BOUNDARY
     assert err == ""
 
 
 def test_verbosity_0_prints_the_table_only():
-    assert simulate("boundary", "-v0") == (BOUNDARY, "")
+    assert simulate("boundary", "-v0", *SHOWN) == (BOUNDARY, "")
+
+
+def test_every_algorithm_is_tried_where_none_is_chosen():
+    assert list(table("boundary")) == algorithms.names()
 
 
 def test_algorithms_rate_and_burst_may_be_chosen():
@@ -237,7 +243,7 @@ def test_limit_that_is_off_is_an_error():
 
 
 def test_plot_is_drawn(tmp_path):
-    simulate("boundary", f"--plot={tmp_path / 'a.png'}")
+    simulate("boundary", *SHOWN, f"--plot={tmp_path / 'a.png'}")
     assert image.imread(tmp_path / "a.png").shape == (1000, 800, 4)
 
 

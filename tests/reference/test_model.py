@@ -17,6 +17,7 @@ from ratelimit_app.stores import store_for
 from ratelimit_app.testing import frozen_time
 from ratelimit_app.windows import to_datetime
 from tests.conftest import NOON
+from tests.reference.counting import WAYS
 from tests.reference.model import Model, Rule
 from tests.reference.windows import SECOND, bounds
 
@@ -48,7 +49,7 @@ COSTS = st.sampled_from([None, None, 1, 1, 1, 2, 2, 3, 4, 5, 7, 12, 10**9, 10**1
 QUOTAS = st.sampled_from([1, 2, 3, 3, 4, 5, 5, 8, 10, 60])
 GAPS = st.integers(-3, 3) | st.integers(-SECOND, 3 * SECOND) | st.integers(-(10**13), 10**13)
 MODES = st.sampled_from(["enforce"] * 4 + ["shadow"])
-ALGORITHMS = ["fixed_window", "sliding_log", "sliding_window", "token_bucket"]
+ALGORITHMS = sorted(WAYS)
 
 
 @st.composite

@@ -5,7 +5,8 @@ from ratelimit_app.simulation.trials import Tier, Trial, limits_of, replay
 
 
 def tried(keys, rate="1/min"):
-    trials = [Trial(limit.policy.algorithm, [Tier(limit)]) for limit in limits_of(rate, [], None)[:2]]
+    limits = limits_of(rate, ["fixed_window", "sliding_log"], None)
+    trials = [Trial(limit.policy.algorithm, [Tier(limit)]) for limit in limits]
     replay([Arrival(0, key) for key in keys], trials)
     return trials
 
