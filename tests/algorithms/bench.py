@@ -2,10 +2,12 @@
 
 import datetime
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ratelimit_app import algorithms, windows
 from ratelimit_app.decision import Decision, combine
 from ratelimit_app.policy import Policy
+from tests.algorithms import oracles
 from tests.algorithms.oracles import Peek, Table
 from tests.conftest import NOON
 
@@ -13,7 +15,14 @@ from tests.conftest import NOON
 class Bench:
     """One key's rows, one or more for each policy."""
 
-    def __init__(self, *, count_denied: bool = False, zone: datetime.tzinfo = datetime.timezone.utc) -> None:
+    def __init__(
+        self,
+        *,
+        key: str = "k",
+        count_denied: bool = False,
+        zone: datetime.tzinfo = datetime.timezone.utc,
+    ) -> None:
+        self.key = key
         self.count_denied = count_denied
         self.zone = zone
         self.rows: dict[tuple[Policy, int], int] = {}
@@ -72,7 +81,7 @@ class Bench:
         return Decision(
             allowed=fits,
             limit=policy.name,
-            key="k",
+            key=self.key,
             cost=cost,
             quota=policy.quota,
             remaining=verdict.remaining,
@@ -137,10 +146,12 @@ def admitted(bench: Bench, policy: Policy, seconds: Iterable[float]) -> int:
     return sum(ask(bench, [policy], second).allowed for second in seconds)
 
 
-def outcomes(table: Table) -> list[tuple[float, int, bool, int | None, float | None]]:
-    """Play the steps of a table on an empty bench; return them with what came of them."""
-    bench, steps = Bench(), []
-    for at, cost, *_ in table.steps:
-        decision = ask(bench, table.policies, at, cost)
-        steps.append((at, cost, decision.allowed, decision.remaining, decision.retry_after))
-    return steps
+def outcomes(table: Table) -> list[tuple[Any, ...]]:
+    """Play the steps of a table, each key on a bench of its own; return them with what came of them."""
+    benches: dict[str, Bench] = {}
+
+    def ask_bench(at: float, cost: int, key: str) -> Decision:
+        bench = benches.setdefault(key, Bench(key=key, count_denied=table.count_denied))
+        return ask(bench, table.policies, at, cost)
+
+    return oracles.play(table, ask_bench)

@@ -1,7 +1,11 @@
 """Published sequences as step tables, to be run on the bare algorithms and through every store."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
+from ratelimit_app.decision import Decision
+from ratelimit_app.limits import LiveLimit
 from ratelimit_app.policy import Policy
 
 
@@ -11,20 +15,64 @@ class Peek(int):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Steps ``(at, cost, allowed, remaining, retry_after)`` on one key, in seconds.
+    """Steps ``(at, cost, allowed, remaining, retry_after)``, in seconds.
 
     ``rates`` are the limits that all of the steps meet, as one decision; ``retry_after`` is ``None``
-    where waiting never helps.
+    where waiting never helps. A step may end with more fields of its decision, among them another key.
     """
 
     rates: tuple[str, ...]
-    steps: list[tuple[float, int, bool, int, float | None]]
+    steps: list[tuple[Any, ...]]
     algorithm: str = "fixed_window"
     burst: int | None = None
+    count_denied: bool = False
 
     @property
     def policies(self) -> list[Policy]:
         return [Policy.parse(rate, algorithm=self.algorithm, burst=self.burst) for rate in self.rates]
+
+    @property
+    def limits(self) -> list[LiveLimit]:
+        return [
+            LiveLimit(policy, space=policy.name, count_denied=self.count_denied) for policy in self.policies
+        ]
+
+
+def play(table: Table, ask: Callable[[float, int, str], Decision]) -> list[tuple[Any, ...]]:
+    """Take the steps of a table by ``ask(at, cost, key)``; return them with what came of them."""
+    steps = []
+    for at, cost, _, _, _, *more in table.steps:
+        fields = more[0] if more else {}
+        decision = ask(at, cost, fields.get("key", "k"))
+        met = {name: getattr(decision, name) for name in fields}
+        came = at, cost, decision.allowed, decision.remaining, decision.retry_after
+        steps.append((*came, met) if more else came)
+    return steps
+
+
+#: Sixty calls in the second before the edge of a minute, and sixty in the one after: instants from the edge.
+_BEFORE = [round(-1 + 0.016 * call, 3) for call in range(60)]
+_AFTER = [round(0.016 * call, 3) for call in range(60)]
+
+
+def _boundary(algorithm: str, after: list[tuple[bool, int, float]]) -> Table:
+    steps = [(at, 1, True, 59 - call, 0) for call, at in enumerate(_BEFORE)]
+    steps += [(at, 1, *came) for at, came in zip(_AFTER, after, strict=True)]
+    return Table(("60/min",), steps, algorithm)
+
+
+BOUNDARY = {
+    "the boundary: 120 by a fixed window": _boundary(
+        "fixed_window", [(True, 59 - call, 0) for call in range(60)]
+    ),
+    "the boundary: 60 by a log": _boundary("sliding_log", [(False, 0, round(59 - at, 3)) for at in _AFTER]),
+    "the boundary: 60 by a sliding window": _boundary(
+        "sliding_window", [(False, 0, round(1 - at, 3)) for at in _AFTER]
+    ),
+    "the boundary: 61 by a bucket": _boundary(
+        "token_bucket", [(True, 0, 0)] + [(False, 0, round(1 - at, 3)) for at in _AFTER[1:]]
+    ),
+}
 
 
 FIXED_WINDOW = {
@@ -45,12 +93,20 @@ FIXED_WINDOW = {
     "throttled-py: mixed costs": Table(
         ("5/min",),
         [
-            (0, Peek(1), True, 5, 0),
-            (0, 1, True, 4, 0),
-            (0, 4, True, 0, 0),
-            (0, 4, False, 0, 60),
-            (0, Peek(1), False, 0, 60),
+            (0, Peek(1), True, 5, 0, {"used": 0}),
+            (0, 1, True, 4, 0, {"used": 1}),
+            (0, 4, True, 0, 0, {"used": 5}),
+            (0, 4, False, 0, 60, {"used": 5}),
+            (0, Peek(1), False, 0, 60, {"used": 5}),
         ],
+    ),
+    "the source's windows: every attempt is counted": Table(
+        ("3/60s",),
+        [(0, 1, True, 2, 0), (15, 1, True, 1, 0), (30, 1, True, 0, 0)]
+        + [(45, 1, False, 0, 15, {"used": 4, "retry_after_seconds": 15})]
+        + [(45, Peek(1), False, 0, 15, {"used": 4})] * 2
+        + [(60, 1, True, 2, 0, {"used": 1})],
+        count_denied=True,
     ),
     "limits: a cost that never fits takes nothing": Table(
         ("10 per 2 min",),
@@ -119,12 +175,21 @@ FIXED_WINDOW = {
     ),
 }
 
+#: 100 a minute, burst 20: all at once, and then two calls each time that a token is back.
+_SOURCE: list[tuple[Any, ...]] = [(0, 1, True, left, 0) for left in range(19, -1, -1)]
+_SOURCE += [
+    step
+    for at in (round(0.6 * token, 1) for token in range(1, 101))
+    for step in ((at, 1, True, 0, 0), (at, 1, False, 0, 0.6))
+]
+
 TOKEN_BUCKET = {
     "redis-cell: one a second, burst 5": Table(
         ("1/s",),
         [(0, 6, False, 5, None)]
-        + [(0, 1, True, left, 0) for left in (4, 3, 2, 1, 0)]
-        + [(0, 1, False, 0, 1), (3, 1, True, 2, 0), (3.1, 1, True, 1, 0), (4, 1, True, 1, 0)]
+        + [(0, 1, True, left, 0, {"reset_after": 5 - left}) for left in (4, 3, 2, 1, 0)]
+        + [(0, 1, False, 0, 1), (3, 1, True, 2, 0), (3.1, 1, True, 1, 0, {"reset_after": 3.9})]
+        + [(4, 1, True, 1, 0)]
         + [(8, 1, True, 4, 0), (9.5, 1, True, 4, 0), (9.5, Peek(1), True, 4, 0), (9.5, 2, True, 2, 0)]
         + [(9.5, 5, False, 2, 3), (15, 6, False, 5, None)],
         algorithm="token_bucket",
@@ -149,6 +214,28 @@ TOKEN_BUCKET = {
         [(0, 30, True, 70, 0), (0, 80, False, 70, 10), (0, 120, False, 70, None)],
         algorithm="token_bucket",
     ),
+    "the source's bucket: 23 in 2 s": Table(
+        ("100/min",),
+        [*_SOURCE[:26], (2, 1, False, 0, 0.4)],
+        algorithm="token_bucket",
+        burst=20,
+    ),
+    "the source's bucket: 120 in 60 s": Table(("100/min",), _SOURCE, algorithm="token_bucket", burst=20),
+    # A token is a little late, for its nanoseconds are rounded up: where a whole one would just be back
+    # it is not, but none is lost.
+    "54 a minute, burst 20: all of one call a second": Table(
+        ("54/min",),
+        [(0, 1, True, 19, 0)] + [(at, 1, True, 18 - at // 10, 0) for at in range(1, 60)],
+        algorithm="token_bucket",
+        burst=20,
+    ),
+    "a clock that steps back grants nothing": Table(
+        ("2/min",),
+        [(0, 1, True, 1, 0), (0, 1, True, 0, 0)]
+        + [(at, 1, False, 0, 30 - at) for at in (-3_600, -60, -1, 0, -60, 29)]
+        + [(30, 1, True, 0, 0)],
+        algorithm="token_bucket",
+    ),
 }
 
 SLIDING_WINDOW = {
@@ -164,12 +251,21 @@ SLIDING_WINDOW = {
     ),
     "Symfony: 5,000 an hour, 4,000 before, 500 now": Table(
         ("5000/hour",),
-        [(0, 4_000, True, 1_000, 0), (4_500, 500, True, 1_500, 0), (4_500, 1_501, False, 1_500, 0.9)],
+        [
+            (0, 4_000, True, 1_000, 0),
+            (4_500, 500, True, 1_500, 0, {"used": 3_500}),
+            (4_500, 1_501, False, 1_500, 0.9),
+        ],
         algorithm="sliding_window",
     ),
     "limits: 100 a minute, 40 before, 80 now": Table(
         ("100/min",),
-        [(0, 40, True, 60, 0), (90, 80, True, 0, 0), (90, 1, False, 0, 1.5), (100, 1, True, 5, 0)],
+        [
+            (0, 40, True, 60, 0),
+            (90, 80, True, 0, 0, {"used": 100}),
+            (90, 1, False, 0, 1.5),
+            (100, 1, True, 5, 0, {"used": 95}),
+        ],
         algorithm="sliding_window",
     ),
     "60 before, 12 now: a wait of a second": Table(
@@ -185,8 +281,9 @@ SLIDING_LOG = {
         [
             (0, 1, True, 1, 0),
             (0, 1, True, 0, 0),
-            (0.2, 1, False, 0, 9.8),
-            (9.8, 1, False, 0, 0.2),
+            (0.2, 1, False, 0, 9.8, {"retry_after_seconds": 10}),
+            (0.2, 1, True, 1, 0, {"key": "another"}),
+            (9.8, 1, False, 0, 0.2, {"retry_after_seconds": 1}),
             (9.999_999, 1, False, 0, 0.000_001),
             (10, 1, True, 1, 0),
         ],
@@ -212,6 +309,13 @@ SLIDING_LOG = {
         ],
         algorithm="sliding_log",
     ),
+    "a clock that steps back grants nothing, by a log": Table(
+        ("2/min",),
+        [(0, 1, True, 1, 0), (0, 1, True, 0, 0)]
+        + [(at, 1, False, 0, 60 - at) for at in (-3_600, -60, -1, 0, -60, 59)]
+        + [(60, 1, True, 1, 0)],
+        algorithm="sliding_log",
+    ),
     "several: 3/s and 6/min": Table(
         ("3/s", "6/min"),
         [(at / 4, 1, True, 2 - at, 0) for at in range(3)]
@@ -222,4 +326,4 @@ SLIDING_LOG = {
     ),
 }
 
-ALL = FIXED_WINDOW | TOKEN_BUCKET | SLIDING_WINDOW | SLIDING_LOG
+ALL = BOUNDARY | FIXED_WINDOW | TOKEN_BUCKET | SLIDING_WINDOW | SLIDING_LOG

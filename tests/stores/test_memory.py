@@ -38,10 +38,10 @@ def ask(store, limits, now, cost=1, key="k"):
 
 @pytest.mark.parametrize("table", oracles.ALL.values(), ids=oracles.ALL)
 def test_steps_have_the_published_outcomes(table):
-    store, limits, steps = MemoryStore(), [live(policy) for policy in table.policies], []
-    for at, cost, *_ in table.steps:
-        decision = ask(store, limits, START + round(at * 1_000_000), cost)
-        steps.append((at, cost, decision.allowed, decision.remaining, decision.retry_after))
+    store, limits = MemoryStore(), table.limits
+    steps = oracles.play(
+        table, lambda at, cost, key: ask(store, limits, START + round(at * 1_000_000), cost, key)
+    )
     assert steps == table.steps
 
 

@@ -52,6 +52,17 @@ def test_no_algorithm_passes_more_than_it_promises(result):
         assert all(figure <= promised for figure, promised in pairs), title
 
 
+@pytest.mark.parametrize("seed", [2, 3])
+def test_what_must_hold_of_any_draw_holds(monkeypatch, seed):
+    monkeypatch.setattr(poisson, "_RATES", (0.5, 5))
+    limits = limits_of("60/min", ["fixed_window", "sliding_log", "token_bucket"], None)
+    figures = passed(poisson.run(limits, random.Random(seed)))
+    assert len(set(figures["0.5/s"].values())) == 1
+    high = figures["5/s"]
+    assert (high["fixed_window"], high["sliding_log"]) == (3_600, 3_600)
+    assert 3_659 <= high["token_bucket"] <= 3_660
+
+
 def test_same_seed_gives_the_same_run_and_another_one_another():
     limits = limits_of("60/min", ["fixed_window"], None)
     first, again, other = (poisson.run(limits, random.Random(seed)).tables for seed in (1, 1, 2))
