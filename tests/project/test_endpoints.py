@@ -140,7 +140,8 @@ def test_only_get_is_answered(where, client):
 # /work --------------------------------------------------------------------------------------------
 
 
-def test_work_two_in_ten_seconds_in_its_own_words(client, clock):
+def test_work_two_in_any_ten_seconds_in_its_own_words(client, clock):
+    clock.advance(5)  # what is counted by windows of the clock would start anew after five seconds
     answers, start = [], clock.now
     for at, who in [(0, "a"), (0, "a"), (0.2, "a"), (0.2, "b"), (9.8, "a"), (10, "a")]:
         clock.advance(start + at - clock.now)
