@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from asgiref.sync import sync_to_async
-from django.db import Error
+from django.db import DatabaseError, Error
 
 from ratelimit_app import calls, clock, signals, snapshots, waiting
 from ratelimit_app.calls import Call, Receipt
@@ -295,13 +295,16 @@ def _ask(question: Callable[[Store], T]) -> T | None:
     A limiter must not stop the site, whatever error the database has: a call that cannot be counted
     is allowed.
     """
+    store = store_for(conf.database)
     try:
-        return question(store_for(conf.database))
-    except Error:
+        return question(store)
+    except Error as error:
+        busy = isinstance(error, DatabaseError) and store.is_contention(error)
         report(
             logging.ERROR,
-            "The counters on the database %r do not answer: calls are allowed uncounted",
+            "The counters on the database %r %s: calls are allowed uncounted",
             conf.database,
+            "could not be locked in time" if busy else "do not answer",
             exc_info=True,
         )
         return None

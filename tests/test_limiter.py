@@ -501,7 +501,8 @@ def test_outage_allows_uncounted_and_is_reported_once(kind, caplog):
         limiter.refund("login", KEY)
         limiter.reset("login", KEY)
     reports = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [(record.levelname, "'ratelimit'" in record.message) for record in reports] == [("ERROR", True)]
+    assert [record.levelname for record in reports] == ["ERROR"]
+    assert reports[0].message.startswith("The counters on the database 'ratelimit' do not answer: ")
     assert not limiter.consume("login", KEY).allowed
     assert counts() == {"login": 3}
 

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from ratelimit_app import limiter
 from ratelimit_app.algorithms import Weighed
 from ratelimit_app.models import Counter, LoggedCall
-from ratelimit_app.policy import MAX_QUOTA
+from ratelimit_app.policy import MAX_QUOTA, Policy
 from ratelimit_app.stores import Advance, Outcome, Row, store_for
 from ratelimit_app.stores.rows import MAX_COUNT
 from tests.algorithms import oracles
@@ -414,6 +414,22 @@ class StoreContract:
             store.advance(advance())
         assert (len(impatient) > 1) == patient
         assert counts() == {"k": 1}
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("others", [[], ["a"]], ids=["one", "several"])
+    def test_lock_that_stays_is_reported_as_one_and_the_call_allowed(
+        self, clock, impatient, settings, caplog, others
+    ):
+        settings.RATELIMIT_TIMEOUT = 0
+        policies = [Policy.parse("5/min", name=name) for name in [*others, "k"]]
+        limiter.consume(policies[-1], "who")
+        (key,) = counts()
+        with locked(key):
+            assert limiter.consume_all(dict.fromkeys(policies, "who")).allowed
+        (record,) = caplog.records
+        assert record.levelname == "ERROR"
+        assert "could not be locked in time: calls are allowed uncounted" in record.message
+        assert counts() == {key: 1}
 
     @pytest.mark.django_db(transaction=True)
     def test_error_that_is_no_contention_is_raised_at_once(self, store, impatient):
