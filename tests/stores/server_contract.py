@@ -19,6 +19,21 @@ from tests.stores.contract import ALIAS, StoreContract, advance, counts, locked,
 #: Seconds after which something that was to happen will not.
 _PATIENCE = 30
 
+_SET = "UPDATE ratelimit_app_counter SET count = 3 WHERE ratelimit_app_counter.key = %s"
+
+
+@contextlib.contextmanager
+def in_a_transaction_beside():
+    """Yield the cursor of another connection, in a transaction; commit it."""
+    other = connections[ALIAS].copy()
+    other.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
+    try:
+        with other.cursor() as cursor:
+            yield cursor
+        other.commit()
+    finally:
+        other.close()
+
 
 class ServerStoreContract(StoreContract):
     #: What ends a connection, by its number.
@@ -34,6 +49,14 @@ class ServerStoreContract(StoreContract):
 
     def sessions(self, cursor):
         """Return the numbers of all connections that the server has."""
+        raise NotImplementedError
+
+    def waits(self, cursor, session):
+        """Tell whether a connection waits for a lock."""
+        raise NotImplementedError
+
+    def outlive(self, cursor):
+        """Have the server end the other transaction where this one meets a deadlock."""
         raise NotImplementedError
 
     def end(self, session):
@@ -201,6 +224,39 @@ class ServerStoreContract(StoreContract):
             assert store.prune(10, 2) == 0
         assert counts() == {"b": 1}
         store.connection().close()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_decision_that_meets_a_deadlock_is_made_again(self, store, settings):
+        settings.RATELIMIT_TIMEOUT = _PATIENCE
+        put("a")
+        put("b")
+        held, sessions, errors, is_contention = threading.Event(), [], [], store.is_contention
+
+        def judge(error):
+            errors.append(str(error).lower())
+            return is_contention(error)
+
+        def decide():  # locks a, and waits for b
+            sessions.append(self.session(store.connection()))
+            assert held.wait(_PATIENCE)
+            return store.advance_all([advance("b"), advance("a")])
+
+        def cross():  # holds b, and waits for a
+            with connections[ALIAS].cursor() as watching, in_a_transaction_beside() as other:
+                self.outlive(other)
+                other.execute(_SET, ["b"])
+                held.set()
+                deadline = time.monotonic() + _PATIENCE
+                while not (sessions and self.waits(watching, sessions[0])):
+                    assert time.monotonic() < deadline
+                other.execute(_SET, ["a"])
+
+        store.is_contention = judge
+        outcomes, _ = in_threads(2, lambda index: cross() if index else decide())
+        assert len(errors) == 1
+        assert "deadlock" in errors[0]
+        assert outcomes == [Outcome(True, 4)] * 2
+        assert [counts()[key] for key in "ab"] == [4, 4]
 
     def test_server_time_is_that_of_the_world(self, store):
         assert store.has_clock

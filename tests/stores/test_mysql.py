@@ -34,6 +34,20 @@ class TestMariaDB(LogContract, ServerStoreContract):
         cursor.execute("SELECT id FROM information_schema.processlist")
         return {number for (number,) in cursor.fetchall()}
 
+    def waits(self, cursor, session):
+        cursor.execute("DO SLEEP(0.15)")  # the table tells no news to who has read it 0.1 s ago
+        cursor.execute(
+            "SELECT count(*) FROM information_schema.innodb_trx "
+            "WHERE trx_mysql_thread_id = %s AND trx_state = 'LOCK WAIT'",
+            [session],
+        )
+        return cursor.fetchone()[0] == 1
+
+    def outlive(self, cursor):
+        # What has changed less is ended.
+        rows = [(f"w{number}", 0, 1, 100) for number in range(20)]
+        cursor.executemany("INSERT INTO ratelimit_app_counter VALUES (%s, %s, %s, %s)", rows)
+
     def test_key_is_one_byte_a_character_and_compared_byte_by_byte(self):
         with connections[ALIAS].cursor() as cursor:
             cursor.execute(

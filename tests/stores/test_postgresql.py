@@ -33,6 +33,13 @@ class TestPostgreSQL(LogContract, ServerStoreContract):
         cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
         return {pid for (pid,) in cursor.fetchall()}
 
+    def waits(self, cursor, session):
+        cursor.execute("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s", [session])
+        return cursor.fetchone()[0]
+
+    def outlive(self, cursor):
+        cursor.execute("SET LOCAL deadlock_timeout = '1min'")  # the other one looks first, and gives up
+
     @pytest.mark.django_db(transaction=True)
     def test_statement_that_a_timeout_has_ended_at_a_lock_is_sent_again(self, store, settings):
         settings.RATELIMIT_TIMEOUT = 60
