@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from ratelimit_app.simulation.progress import Told, Watch
 from ratelimit_app.windows import MICROSECONDS
 
 #: Lines that are held back to be put in order.
@@ -36,9 +37,6 @@ _DATE = re.compile(
     r"([+-][0-9]{2})([0-9]{2})"
 )
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-
-Watch = contextlib.AbstractContextManager[Callable[[int], object]]
 
 
 class Entry(NamedTuple):
@@ -100,7 +98,7 @@ def parse(line: str) -> Entry:
 
 
 @contextlib.contextmanager
-def opened(name: str, watch: Callable[[int | None], Watch]) -> Iterator[io.BufferedIOBase]:
+def opened(name: str, watch: Watch) -> Iterator[io.BufferedIOBase]:
     """Open a file (``-``: standard input) for its lines, unpacked if it is gzip, whatever its name.
 
     ``watch`` is given the size of the file, if it has one, and makes what is told how many bytes are
@@ -120,7 +118,7 @@ def opened(name: str, watch: Callable[[int | None], Watch]) -> Iterator[io.Buffe
 class _Told(io.RawIOBase):
     """A stream that tells how much of it is read."""
 
-    def __init__(self, raw: BinaryIO, told: Callable[[int], object]) -> None:
+    def __init__(self, raw: BinaryIO, told: Told) -> None:
         self._raw = raw
         self._told = told
 

@@ -23,11 +23,10 @@ def is_client(address: str) -> bool:
     return _ip(address) is not None
 
 
-def by_key_of(limit: LiveLimit) -> str:
-    """Return which of ``KEYS`` counts as a limit does; ``ip`` if its key cannot be told from a log."""
-    if limit.key is keys.everyone:
-        return "global"
-    return "user" if limit.key is keys.user else "ip"
+def by_key_of(limit: LiveLimit) -> str | None:
+    """Return which of ``KEYS`` counts as a limit does; ``None`` if its key cannot be told from a log."""
+    told: dict[keys.KeyFunction, str] = {keys.ip: "ip", keys.user: "user", keys.everyone: "global"}
+    return told.get(limit.key)
 
 
 def _by_ip(entry: Entry) -> str:

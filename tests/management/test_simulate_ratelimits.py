@@ -136,6 +136,25 @@ def test_limit_of_the_project_takes_its_own_lines_by_its_own_key_and_cost(log):
     assert table(path, "--limit=mine", "--by=ip")["fixed_window"]["passed"] == 6
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("key", ["header:X-Api-Key", "project.keys.client_id"])
+def test_limit_whose_key_a_log_does_not_tell_is_counted_by_ip_and_says_so(log, key):
+    baker.make(Limit, name="mine", rate="2/min", key=key)
+    path = log(*[line()] * 3)
+    out, err = simulate(path, "--limit=mine")
+    assert "mine by ip, 3 lines" in out
+    assert err == "--limit: a log does not tell the key of 'mine': counted by ip, or as --by says\n"
+    assert simulate(path, "--limit=mine", "--by=user")[1] == ""
+    assert simulate(path, "--limit=mine", "-v0")[1] == ""
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("key", ["ip", "user", "user_or_ip", "global"])
+def test_limit_whose_key_a_log_tells_is_counted_by_it_without_a_word(log, key):
+    baker.make(Limit, name="mine", rate="2/min", key=key)
+    assert simulate(log(line()), "--limit=mine")[1] == ""
+
+
 def test_bad_lines_are_counted_reported_and_skipped(log):
     path = log(line(), BAD, line(), "")
     out, err = simulate(path, "--rate=2/min")
@@ -206,9 +225,13 @@ def test_memory_does_not_grow_with_the_log(log, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["nosuch", "--rate=2/min"], r"INPUT: neither a file nor a scenario, 'nosuch' \(have: boundary, "),
-        (["/", "--rate=2/min"], "INPUT: / cannot be read to its end: .*directory"),
-        (["x.log"], "--rate or --limit: a log needs one, and 'x.log' is no scenario"),
+        (["boundry"], r"INPUT: there is no file 'boundry', nor such a scenario \(have: boundary, "),
+        (["nosuch", "--rate=2/min"], "INPUT: there is no file 'nosuch', nor such"),
+        (["/", "--rate=2/min"], "INPUT: / is a directory"),
+        (["/"], "INPUT: / is a directory"),
+        ([f"{__file__}/x.log"], "INPUT: .*x.log cannot be read: .*Not a directory"),
+        ([__file__], "--rate or --limit: a log needs one"),
+        (["-"], "--rate or --limit: a log needs one"),
         (["boundary", "--rate=2/fortnight"], "--rate: unknown unit 'fortnight'"),
         (["boundary", "--rate=2/month", "--algorithm=sliding_log"], "--rate: a sliding log has one length"),
         (["boundary", "--algorithm=nosuch"], "--algorithm: invalid choice: 'nosuch'"),
@@ -290,6 +313,20 @@ def on_a_terminal(*args, without=()):
 def test_terminal_sees_a_bar_while_a_log_is_read(log):
     path = log(*[line()] * 3_000)
     assert "0%" in on_a_terminal(path, "--rate=2/min")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("verbosity", "shown"), [(1, True), (0, False)])
+def test_terminal_sees_a_bar_while_fairness_is_tried(monkeypatch, verbosity, shown):
+    monkeypatch.setattr("ratelimit_app.simulation.scenarios.fairness._HIS_CALLS", 80)
+    monkeypatch.setattr("ratelimit_app.simulation.scenarios.fairness._CALLS_OF_OTHERS", 20)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    simulate("fairness", "--algorithm=fixed_window", verbosity=verbosity)
+    assert ("0.00/400 [00:00<?, ? decisions/s]" in sys.stderr.getvalue()) == shown
 
 
 @pytest.mark.parametrize(("args", "without"), [(["-v0"], []), ([], ["tqdm"])], ids=["quiet", "without tqdm"])

@@ -121,6 +121,12 @@ def test_line_far_out_of_order_counts_at_the_instant_that_was_reached(monkeypatc
     assert log.late == 1
 
 
+def test_lines_held_back_are_at_most_10_000():
+    log = AccessLog(io.BytesIO((line() + "\n").encode() * 30_000), is_client)
+    next(iter(log))
+    assert log.good == 10_001
+
+
 # Files --------------------------------------------------------------------------------------------
 
 

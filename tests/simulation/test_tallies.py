@@ -63,6 +63,14 @@ def test_refused_keys_keep_those_refused_most_when_there_are_too_many(monkeypatc
     assert not refused.is_exact
 
 
+def test_refused_keys_are_at_most_20_000():
+    refused = RefusedKeys()
+    for number in range(1, 45_001):
+        refused.add(f"k{number}")
+        if number % 5_000 == 0:
+            assert len(refused.most_common(number)) <= 20_000
+
+
 def test_timeline_makes_its_steps_longer_when_they_do_not_reach():
     line, instants = Timeline(), [NOON * SECOND + second * SECOND for second in range(0, 5_000, 3)]
     for number, at in enumerate(instants):

@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import functools
 import random
+import stat
 import zlib
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +19,7 @@ from ratelimit_app.models import Mode
 from ratelimit_app.policy import check_units
 from ratelimit_app.simulation import log_arrivals, progress, report, scenarios
 from ratelimit_app.simulation.access_log import AccessLog, opened
+from ratelimit_app.simulation.progress import Watch
 from ratelimit_app.simulation.report import Result
 from ratelimit_app.simulation.trials import Tier, Trial, limits_of, replay
 
@@ -74,15 +77,15 @@ class Command(BaseCommand):
         limits = _limits(options, scenario.RATE, scenario.BURST)
         rng = random.Random(options["seed"])  # noqa: S311 (to be repeated, not to be unguessable)
         try:
-            return scenario.run(limits, rng)
+            return scenario.run(limits, rng, _watch(options, unit=" decisions"))
         except ValueError as error:  # a multiple of the rate may be more than an algorithm can count
             raise CommandError(f"--rate: too much for {options['input']} ({error})") from error
 
     def _replay_log(self, limits: Sequence[LiveLimit], options: dict[str, Any]) -> Result:
         trials = [Trial(scenarios.named(limit), [Tier(limit)]) for limit in limits]
         limit = limits[0] if options["limit"] else None
-        by = options["by"] or (log_arrivals.by_key_of(limit) if limit else "ip")
-        with _log(options["input"], options["verbosity"]) as log:
+        by = options["by"] or (self._by_key_of(limit, options["verbosity"]) if limit else "ip")
+        with _log(options["input"], _watch(options, unit="B")) as log:
             replay(log_arrivals.arrivals(log, by, limit), trials)
         if not log.good:
             raise CommandError(
@@ -94,6 +97,14 @@ class Command(BaseCommand):
         title = f"{limits[0].policy.name} by {by}, {log.good:,} lines of {options['input']}"
         tables = [report.summary(title, trials), *report.refused_keys(trials, options["top"])]
         return Result(tables, [(trial.title, trial.tally) for trial in trials])
+
+    def _by_key_of(self, limit: LiveLimit, verbosity: int) -> str:
+        by = log_arrivals.by_key_of(limit)
+        if by is None and verbosity:
+            self.stderr.write(
+                f"--limit: a log does not tell the key of {limit.name!r}: counted by ip, or as --by says"
+            )
+        return by or "ip"
 
     def _say_what_was_wrong(self, log: AccessLog) -> None:
         if log.bad:
@@ -110,6 +121,21 @@ def _check(options: dict[str, Any]) -> None:
     for other in ("rate", "algorithm", "burst"):
         if options["limit"] is not None and options[other] is not None:
             raise CommandError(f"--{other}: not beside --limit, which has its own")
+    if options["input"] not in (*scenarios.names(), "-"):
+        _check_file(options["input"])
+
+
+def _check_file(name: str) -> None:
+    """Say first what is wrong with the input: a scenario may be misspelled."""
+    try:
+        is_directory = stat.S_ISDIR(Path(name).stat().st_mode)
+    except FileNotFoundError:
+        have = ", ".join(scenarios.names())
+        raise CommandError(f"INPUT: there is no file {name!r}, nor such a scenario (have: {have})") from None
+    except OSError as error:
+        raise CommandError(f"INPUT: {name} cannot be read: {error}") from error
+    if is_directory:
+        raise CommandError(f"INPUT: {name} is a directory")
 
 
 def _limits(options: dict[str, Any], rate: str | None, burst: int | None) -> list[LiveLimit]:
@@ -118,7 +144,7 @@ def _limits(options: dict[str, Any], rate: str | None, burst: int | None) -> lis
     if options["rate"] is not None or options["burst"] is not None:
         rate, burst = options["rate"] or rate, options["burst"]
     if rate is None:
-        raise CommandError(f"--rate or --limit: a log needs one, and {options['input']!r} is no scenario")
+        raise CommandError("--rate or --limit: a log needs one")
     try:
         if burst is not None:
             check_units("burst", burst)
@@ -137,15 +163,15 @@ def _configured(name: str) -> LiveLimit:
     return dataclasses.replace(limit, mode=Mode.ENFORCE)
 
 
+def _watch(options: dict[str, Any], *, unit: str) -> Watch:
+    return functools.partial(progress.bar, unit=unit) if options["verbosity"] else progress.hidden
+
+
 @contextlib.contextmanager
-def _log(name: str, verbosity: int) -> Iterator[AccessLog]:
+def _log(name: str, watch: Watch) -> Iterator[AccessLog]:
     try:
-        with opened(name, progress.bar if verbosity else progress.hidden) as stream:
+        with opened(name, watch) as stream:
             yield AccessLog(stream, log_arrivals.is_client)
-    except FileNotFoundError:
-        raise CommandError(
-            f"INPUT: neither a file nor a scenario, {name!r} (have: {', '.join(scenarios.names())})"
-        ) from None
     except (OSError, EOFError, zlib.error) as error:
         raise CommandError(f"INPUT: {name} cannot be read to its end: {error}") from error
 

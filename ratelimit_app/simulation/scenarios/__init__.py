@@ -1,7 +1,8 @@
 """Named scenarios: each is a module in this folder, found by its name.
 
-It has ``RATE`` and ``BURST``, what is tried out where nothing else is asked for, and ``run(limits, rng)``,
-which tries limits on arrivals that it draws from a random generator, and returns its tables.
+It has ``RATE`` and ``BURST``, what is tried out where nothing else is asked for, and
+``run(limits, rng, watch)``, which tries limits on arrivals that it draws from a random generator, and
+returns its tables; one that takes long shows by ``watch`` how far it is.
 """
 
 import importlib
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from ratelimit_app import windows
 from ratelimit_app.conf import conf
 from ratelimit_app.limits import LiveLimit
+from ratelimit_app.simulation.progress import Watch
 from ratelimit_app.simulation.report import Result
 
 #: 2026-06-01T12:00:00Z, in microseconds. Things begin with the first window from then on.
@@ -25,7 +27,7 @@ class Scenario(typing.Protocol):
     RATE: str
     BURST: int | None
 
-    def run(self, limits: Sequence[LiveLimit], rng: random.Random, /) -> Result: ...
+    def run(self, limits: Sequence[LiveLimit], rng: random.Random, watch: Watch, /) -> Result: ...
 
 
 def names() -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ratelimit_app.limits import LiveLimit
 from ratelimit_app.simulation.arrivals import Arrival
+from ratelimit_app.simulation.progress import Watch, hidden
 from ratelimit_app.simulation.report import Result, Table, summary
 from ratelimit_app.simulation.scenarios import edge_of, named
 from ratelimit_app.simulation.trials import Tier, Trial, replay
@@ -16,7 +17,7 @@ BURST = None
 _SECONDS = 2
 
 
-def run(limits: Sequence[LiveLimit], rng: random.Random) -> Result:
+def run(limits: Sequence[LiveLimit], rng: random.Random, watch: Watch = hidden) -> Result:
     trials = [Trial(named(limit), [Tier(limit)]) for limit in limits]
     for limit, trial in zip(limits, trials, strict=True):
         replay(_around(edge_of(limit), limit.policy.quota), [trial])

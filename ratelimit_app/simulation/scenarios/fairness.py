@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ratelimit_app.limits import LiveLimit
 from ratelimit_app.policy import Policy
 from ratelimit_app.simulation.arrivals import Arrival
+from ratelimit_app.simulation.progress import Told, Watch, hidden
 from ratelimit_app.simulation.report import Cell, Result, Table
 from ratelimit_app.simulation.scenarios import edge_of, named
 from ratelimit_app.simulation.trials import Tier, Trial, limit_of
@@ -27,14 +28,18 @@ _FOR_EVERYONE = (5, 3)
 _HEADINGS = ["algorithm", "limits", "passed", "his", "the others'", "others refused", "in a window"]
 
 
-def run(limits: Sequence[LiveLimit], rng: random.Random) -> Result:
+def run(limits: Sequence[LiveLimit], rng: random.Random, watch: Watch = hidden) -> Result:
     arrivals = _draw(edge_of(limits[0]), rng)
     rows: list[list[Cell]] = []
     tallies = []
-    for limit in limits:
-        for division, tiers in divisions(limit).items():
-            trial = Trial(named(limit), tiers)
-            rows.append([trial.title, division, *_try(trial, arrivals)])
+    trials = [
+        (division, Trial(named(limit), tiers))
+        for limit in limits
+        for division, tiers in divisions(limit).items()
+    ]
+    with watch(len(trials) * len(arrivals)) as told:
+        for division, trial in trials:
+            rows.append([trial.title, division, *_try(trial, arrivals, told)])
             tallies.append((f"{trial.title}, {division}", trial.tally))
     title = f"{_OTHERS + 1} users, 30 minutes, {len(arrivals):,} calls, {_HIS_CALLS:,} of them his"
     return Result([Table(title, _HEADINGS, rows)], tallies)
@@ -60,9 +65,10 @@ def _draw(start: int, rng: random.Random) -> list[Arrival]:
     return sorted(arrivals, key=lambda arrival: arrival.at)
 
 
-def _try(trial: Trial, arrivals: Sequence[Arrival]) -> list[Cell]:
+def _try(trial: Trial, arrivals: Sequence[Arrival], told: Told) -> list[Cell]:
     his = others = 0
     for arrival in arrivals:
+        told(1)
         if trial.take(arrival).allowed:
             his += arrival.key == _HE
             others += arrival.key != _HE

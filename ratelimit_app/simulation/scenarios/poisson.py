@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ratelimit_app.limits import LiveLimit
 from ratelimit_app.simulation.arrivals import Arrival
+from ratelimit_app.simulation.progress import Watch, hidden
 from ratelimit_app.simulation.report import Cell, Result, Table, summary
 from ratelimit_app.simulation.scenarios import edge_of, named
 from ratelimit_app.simulation.trials import Tier, Trial, replay
@@ -17,7 +18,7 @@ _RATES = (0.5, 1, 2, 5)
 _SECONDS = 3_600
 
 
-def run(limits: Sequence[LiveLimit], rng: random.Random) -> Result:
+def run(limits: Sequence[LiveLimit], rng: random.Random, watch: Watch = hidden) -> Result:
     tried = {rate: _try(limits, rate, rng) for rate in _RATES}
     rows: list[list[Cell]] = [
         [f"{rate:g}/s", trials[0].tally.came, *(trial.tally.passed for trial in trials)]

@@ -1,3 +1,4 @@
+import contextlib
 import random
 
 import pytest
@@ -8,6 +9,19 @@ from ratelimit_app.simulation.arrivals import Arrival
 from ratelimit_app.simulation.scenarios import fairness
 from ratelimit_app.simulation.trials import Tier, Trial, limit_of, limits_of
 from tests.conftest import NOON
+
+
+def test_progress_is_told_of_every_decision(monkeypatch):
+    monkeypatch.setattr(fairness, "_HIS_CALLS", 80)
+    monkeypatch.setattr(fairness, "_CALLS_OF_OTHERS", 20)
+    sizes, told = [], []
+
+    def watch(size):
+        sizes.append(size)
+        return contextlib.nullcontext(told.append)
+
+    fairness.run(limits_of("60/min", ["fixed_window", "sliding_log"], None), random.Random(1), watch)
+    assert sizes == [sum(told)] == [2 * 4 * 100]
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,13 @@ def test_forty_hosts_get_what_the_limit_gives_and_no_more(result):
     for row in rows(result)[1::2]:
         # Refused calls are tried again for some seconds after the hosts have ended.
         assert 2_900 <= row["passed"] <= 15 * 300
+        assert 290 <= row["passed in 1 s"] <= 310
+
+
+def test_hosts_that_ask_for_less_than_the_limit_get_all_that_they_ask_for():
+    (limit,) = limits_of("100000/s", ["fixed_window"], None)
+    for row in rows(fleet.run([limit], random.Random(1))):
+        assert row["passed in 1 s"] == round((row["calls"] + row["in batches"]) / 10)
 
 
 def test_call_that_is_refused_is_tried_again_twice_and_not_before_it_may():
