@@ -1,4 +1,4 @@
-"""System checks: what ``manage.py check`` says of the settings, each with an id of its own."""
+"""System checks of the settings and of the counters' database, each with an id of its own."""
 
 import math
 import zoneinfo

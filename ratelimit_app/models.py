@@ -185,8 +185,8 @@ class Counter(models.Model):
     expires_at = models.BigIntegerField()
 
     class Meta:
-        # Only ``expires_at`` is indexed: it stays the same while a row counts, so that PostgreSQL
-        # can update the row within its page (HOT).
+        # Only ``expires_at`` is indexed: while a row counts it stays the same, or moves on once a minute,
+        # so that PostgreSQL can update the row within its page (HOT).
         indexes = [models.Index(fields=["expires_at"], name="ratelimit_expires_at")]
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ class CounterRouter:
     """Keep the counters on ``RATELIMIT_DATABASE``, and everything else away from it.
 
     Where that alias and another one are two connections to one database, nothing is kept away: one
-    database has one record of what was migrated. The other databases have the table too, unused.
+    database has one record of what was migrated. The other databases have the tables too, unused.
     """
 
     def db_for_read(self, model: type[models.Model], **hints: Any) -> str | None:

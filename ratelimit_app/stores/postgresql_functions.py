@@ -2,6 +2,9 @@
 
 A migration creates them, in the schema of the tables. Each statement in them sees what was committed
 before it began, which a single statement with the same steps does not.
+
+They are the same as ``logs.py`` and ``base.py``, in SQL: change both. ``TestWithoutFunctions`` holds them
+together.
 """
 
 #: What the store calls, and checks for.

@@ -1,4 +1,4 @@
-"""Delete the counters whose windows are over."""
+"""Delete the counters that count no more."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -16,8 +16,9 @@ LARGEST_BATCH = 100_000
 
 class Command(BaseCommand):
     help = (
-        "Delete counters whose own window, and the one after it, is over. Each batch is a transaction "
-        "of its own; it may be interrupted, and run as often as one likes and several times at once."
+        "Delete counters that count no more: of a window when the next one is over too, of a log and of a "
+        "bucket when they have expired. Each batch is a transaction of its own; it may be interrupted, and "
+        "run as often as one likes and several times at once."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
