@@ -69,6 +69,8 @@ def peek_all(keys: Mapping[L, str], *, cost: int | None = None) -> Decision:
 def refund(limit: LimitLike, key: str, *, cost: int | None = None) -> None:
     """Give units back to the window that is running, until none are used.
 
+    What is only held is given back by ``leave``, or the end of the block.
+
     A key that an override exempts or blocks takes nothing, and gets nothing back.
     """
     call = _plan({limit: key}, cost)[0]

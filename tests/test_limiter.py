@@ -143,7 +143,7 @@ def test_refund_gives_units_back_down_to_none():
     assert limiter.peek("login", KEY).used == 0
 
 
-@pytest.mark.parametrize("algorithm", algorithms.names())
+@pytest.mark.parametrize("algorithm", [name for name in algorithms.names() if not algorithms.holds(name)])
 def test_refund_gives_back_more_than_the_quota_has_become(algorithm):
     wide, tight = (Policy.parse(rate, name="edited", algorithm=algorithm) for rate in ("10/min", "3/min"))
     assert limiter.consume(wide, KEY, cost=10).allowed

@@ -65,14 +65,19 @@ class Sender:
         return self.retry(lambda: in_transaction(connection, send))
 
     def retry(self, send: Callable[[], T]) -> T:
-        """Send again what met a lock or a deadlock, for at most ``RATELIMIT_TIMEOUT`` seconds."""
+        """Send again what met a lock or a deadlock, for at most ``RATELIMIT_TIMEOUT`` seconds.
+
+        Once in any case, unless that is 0: PostgreSQL takes a second to find a deadlock.
+        """
         deadline = clock.monotonic() + conf.timeout
-        pause = _FIRST_PAUSE
+        pause, may_try_again = _FIRST_PAUSE, conf.timeout > 0
         while True:
             try:
                 return send()
             except DatabaseError as error:
-                if not self.is_contention(error) or clock.monotonic() >= deadline:
+                may_try_again = may_try_again or clock.monotonic() < deadline
+                if not may_try_again or not self.is_contention(error):
                     raise
+            may_try_again = False
             time.sleep(random.uniform(0, pause))  # noqa: S311 (spreads callers, guards nothing)
             pause = min(2 * pause, _LONGEST_PAUSE)

@@ -76,7 +76,7 @@ def test_verbosity_0_prints_the_table_only():
 
 
 def test_every_algorithm_is_tried_where_none_is_chosen():
-    assert list(table("boundary")) == algorithms.names()
+    assert list(table("boundary")) == [name for name in algorithms.names() if not algorithms.holds(name)]
 
 
 def test_algorithms_rate_and_burst_may_be_chosen():

@@ -112,7 +112,18 @@ class TokenBucket:
         self.full_at = max(0, self.full_at - units * self.token(policy))
 
 
+class Concurrency(SlidingLog):
+    """The units that are held; those who hold them give them back themselves."""
+
+    def take(self, policy, units, now):
+        self.calls.append((now + self.length, units))
+
+    def give_back(self, policy, units, now):
+        pass
+
+
 WAYS = {
+    "concurrency": Concurrency,
     "fixed_window": FixedWindow,
     "sliding_window": SlidingWindow,
     "sliding_log": SlidingLog,

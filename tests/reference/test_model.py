@@ -61,6 +61,11 @@ def ways(draw, algorithms=ALGORITHMS):
     return {"rate": f"{draw(QUOTAS)}/{window}", "algorithm": algorithm, "burst": burst}
 
 
+def usable(fields):
+    """Let a call that is refused hold nothing: such a limit would not be valid."""
+    return fields | {"count_denied": fields["count_denied"] and fields["algorithm"] != "concurrency"}
+
+
 MANNERS = st.fixed_dictionaries({"count_denied": st.booleans(), "mode": MODES})
 EDITS = (
     ways()
@@ -105,7 +110,7 @@ class LimiterAndModel(RuleBasedStateMachine):
         self.model, self.zone, self.pruned_at, self.told, self.heard = Model(zone), zone, 0, 0, []
         self.overriding = {}
         self.rows = [
-            Limit.objects.create(name=name, **data.draw(ways(algorithms)), **data.draw(MANNERS))
+            Limit.objects.create(name=name, **usable(data.draw(ways(algorithms)) | data.draw(MANNERS)))
             for name, algorithms in {"a": [self.algorithm], "b": ALGORITHMS}.items()
         ]
 

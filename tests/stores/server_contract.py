@@ -227,7 +227,6 @@ class ServerStoreContract(StoreContract):
 
     @pytest.mark.django_db(transaction=True)
     def test_decision_that_meets_a_deadlock_is_made_again(self, store, settings):
-        settings.RATELIMIT_TIMEOUT = _PATIENCE
         put("a")
         put("b")
         held, sessions, errors, is_contention = threading.Event(), [], [], store.is_contention
