@@ -1,6 +1,8 @@
 """System checks of the settings and of the counters' database, each with an id of its own."""
 
+import ipaddress
 import math
+import re
 import zoneinfo
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +14,7 @@ from django.utils.module_loading import import_string
 
 from ratelimit_app import headers
 from ratelimit_app.conf import conf
+from ratelimit_app.keys import proxies
 from ratelimit_app.limits import declared
 from ratelimit_app.stores import database_of, has_store, store_for
 
@@ -57,6 +60,15 @@ def check_ipv6_prefix() -> None:
         raise ValueError(f"a whole number of bits from 1 to 128, got {conf.ipv6_prefix!r}")
 
 
+def check_trusted_proxies() -> None:
+    proxies.parse(conf.trusted_proxies)
+
+
+def check_proxy_header() -> None:
+    if not isinstance(conf.proxy_header, str) or not re.fullmatch("[A-Za-z0-9-]+", conf.proxy_header):
+        raise ValueError(f"the name of a header such as 'X-Forwarded-For', got {conf.proxy_header!r}")
+
+
 def check_headers() -> None:
     for name in _texts(conf.headers):
         headers.load(name)
@@ -99,7 +111,9 @@ SETTINGS: tuple[tuple[str, str, Callable[[], None]], ...] = (
     ("E008", "TIMEOUT", check_timeout),
     ("E009", "EXEMPT", check_exempt),
     ("E010", "ENABLE", check_enable),
-    ("E012", "REFUSAL", check_refusal),
+    ("E011", "TRUSTED_PROXIES", check_trusted_proxies),
+    ("E012", "PROXY_HEADER", check_proxy_header),
+    ("E013", "REFUSAL", check_refusal),
 )
 
 
@@ -113,6 +127,24 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
         except ValueError as error:
             errors.append(checks.Error(f"RATELIMIT_{name}: {error}", id=f"ratelimit_app.{number}"))
     return errors
+
+
+@checks.register()
+def check_trust(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Report networks that together hold every address."""
+    try:
+        trusted = proxies.parse(conf.trusted_proxies)
+    except ValueError:  # E011 speaks of it
+        return []
+    if isinstance(trusted, int) or not _holds_everybody(trusted):
+        return []
+    return [
+        checks.Warning(
+            "RATELIMIT_TRUSTED_PROXIES trusts every address: whoever calls can name any other as its own.",
+            hint="List the networks that your proxies are in, or say how many proxies stand in front.",
+            id="ratelimit_app.W010",
+        )
+    ]
 
 
 @checks.register()
@@ -150,6 +182,14 @@ def check_functions(
             id="ratelimit_app.W003",
         )
     ]
+
+
+def _holds_everybody(networks: Sequence[proxies.Network]) -> bool:
+    four = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
+    six = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
+    merged: list[proxies.Network] = [*ipaddress.collapse_addresses(four)]
+    merged += ipaddress.collapse_addresses(six)
+    return any(network.prefixlen == 0 for network in merged)
 
 
 def _missing(alias: str) -> str:

@@ -48,6 +48,16 @@ class Configuration:
         return typing.cast(int, self._get("IPV6_PREFIX", 64))
 
     @property
+    def trusted_proxies(self) -> int | Sequence[str]:
+        """How many proxies stand in front, or the networks that they are in; 0 believes none."""
+        return typing.cast("int | Sequence[str]", self._get("TRUSTED_PROXIES", 0))
+
+    @property
+    def proxy_header(self) -> str:
+        """The header in which the trusted proxies write whom they saw."""
+        return typing.cast(str, self._get("PROXY_HEADER", "X-Forwarded-For"))
+
+    @property
     def headers(self) -> Sequence[str]:
         """The formats in which responses carry the limits: modules of ``ratelimit_app.headers``."""
         return typing.cast(Sequence[str], self._get("HEADERS", ("ietf",)))

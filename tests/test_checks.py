@@ -41,7 +41,7 @@ TABLE = {
         ],
     ),
     "REFUSAL": (
-        "E012",
+        "E013",
         ["", "project.views.ping"],
         ["nosuch", "no.such.function", "project.settings.DEBUG", 5, None],
     ),

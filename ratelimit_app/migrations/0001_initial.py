@@ -56,7 +56,7 @@ class Migration(migrations.Migration):
                     "key",
                     models.CharField(
                         default="ip",
-                        help_text="Whose limit it is: ip; user or user_or_ip (the account, or the address of who is not logged in); header:X-Api-Key (kept as a hash; the address where it is missing); global (everyone together); or the dotted path of a function of the request.",
+                        help_text="Whose limit it is: ip; user or user_or_ip (the account, or the address of who is not logged in); session; token (of the Authorization header); header:X-Api-Key; path:name (a parameter of the URL); field:name (of a form or a JSON body); global (everyone together); the dotted path of a function of the request; or several, joined by ' + ', such as ip + field:username. Where a part is missing, it is the address. Sessions, tokens, headers and fields are kept as hashes.",
                         max_length=200,
                     ),
                 ),
