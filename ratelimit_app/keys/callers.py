@@ -2,6 +2,7 @@
 
 import logging
 import uuid
+from typing import Any
 
 from django.contrib.sessions.backends.signed_cookies import SessionStore as SignedCookies
 from django.http import HttpRequest
@@ -17,7 +18,7 @@ _SCHEMES = ("token", "bearer")
 def user(request: HttpRequest) -> str:
     """Count by account; who is not logged in counts by address."""
     try:
-        account = getattr(request, "user", None)
+        account = _attribute(request, "user")
         if account is not None and account.is_authenticated:
             return f"user:{account.pk}"
     except Exception:  # reading a session whose id was made up, say
@@ -33,7 +34,7 @@ def session(request: HttpRequest) -> str:
     A made-up id is no session. Neither is one in signed cookies: it has no id that stays.
     """
     try:
-        found = getattr(request, "session", None)
+        found = _attribute(request, "session")
         if found is not None and not isinstance(found, SignedCookies):
             found.keys()  # reads it, after which an id that there is not is forgotten
             if found.session_key:
@@ -74,3 +75,11 @@ def path(name: str, request: HttpRequest) -> str:
     if value == "" or not isinstance(value, str | int | uuid.UUID):
         return ip(request)
     return f"path:{name}:{value}"
+
+
+def _attribute(request: HttpRequest, name: str) -> Any:
+    """Return what a middleware of Django puts on every request; ``None``, which is reported, without it."""
+    found = getattr(request, name, None)
+    if found is None:
+        report(logging.WARNING, "A request has no %s: is the middleware missing? It counts by address", name)
+    return found
