@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.contrib.auth.signals import user_login_failed
 from django.core.signals import setting_changed
 from django.db.models.signals import post_delete, post_migrate, post_save
 
@@ -14,7 +15,7 @@ class RateLimitConfig(AppConfig):
 
     def ready(self) -> None:
         # checks register themselves
-        from ratelimit_app import checks, checks_of_middleware, checks_of_views, snapshots  # noqa: F401
+        from ratelimit_app import charging, checks, checks_of_middleware, checks_of_views, snapshots  # noqa: F401
         from ratelimit_app.models import Limit, LimitOverride
 
         for model in (Limit, LimitOverride):
@@ -22,6 +23,7 @@ class RateLimitConfig(AppConfig):
             post_delete.connect(snapshots.edited, sender=model)
         post_migrate.connect(snapshots.drop, sender=self)  # sent after a flush too
         setting_changed.connect(_drop_snapshot)
+        user_login_failed.connect(charging.note_failed_login)
 
 
 def _drop_snapshot(setting: str, **kwargs: Any) -> None:

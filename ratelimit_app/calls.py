@@ -1,6 +1,7 @@
 """One limit asked by one key at one instant: the row change, and the decision that its outcome means."""
 
 import dataclasses
+import threading
 
 from ratelimit_app import algorithms, overrides, windows
 from ratelimit_app.conf import conf
@@ -12,10 +13,15 @@ from ratelimit_app.stores import Advance, Outcome, Row, row_key
 #: What one debt can be: several of them still fit the column (in nanoseconds it is 18 years).
 _LARGEST_DEBT = 2**59
 
+_closing = threading.Lock()
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """What was asked, and the row change that the algorithm plans for it."""
+    """What was asked, and the row change that the algorithm plans for it.
+
+    ``count`` is that of its row when it was taken, 0 until then.
+    """
 
     limit: LiveLimit
     key: str
@@ -23,6 +29,7 @@ class Call:
     now: int
     span: algorithms.Span
     advance: Advance
+    count: int = 0
 
     @property
     def row(self) -> Row:
@@ -30,17 +37,41 @@ class Call:
 
     def refund(self, units: int) -> Advance:
         """Plan to give units back, also more of them than one call would be planned to take."""
-        return dataclasses.replace(self.advance, amount=min(units * self._unit, algorithms.MAX_COUNT))
+        advance = self.advance
+        # Of a log, those of any entry: whichever was the last to come.
+        logged = advance.logged and dataclasses.replace(advance.logged, expires_at=algorithms.MAX_COUNT)
+        amount = min(units * self._change(self.now).amount, algorithms.MAX_COUNT)
+        return dataclasses.replace(advance, amount=amount, logged=logged)
+
+    def refund_own(self, units: int, now: int) -> Advance:
+        """Plan to give back units of those that this call has taken, but what has come back by itself.
+
+        To be asked of a call that was ``taken``, at an instant that may be long after it.
+        """
+        change = self._change(now)
+        there = max(0, self.count - change.floor)
+        return dataclasses.replace(self.advance, amount=min(units * change.amount, there))
 
     def debt(self, units: int) -> Advance:
         """Plan to take units, whether or not there is room for them."""
-        amount = min(units * self._unit, _LARGEST_DEBT)
-        return dataclasses.replace(self.advance, amount=amount, ceiling=algorithms.MAX_COUNT)
+        amount = min(min(units, MAX_QUOTA + 1) * self._change(self.now).amount, _LARGEST_DEBT)
+        return dataclasses.replace(
+            self.advance, amount=amount, ceiling=algorithms.MAX_COUNT, count_denied=False
+        )
 
-    @property
-    def _unit(self) -> int:
+    def taken(self, outcome: Outcome) -> "Call":
+        """Return this call as it was taken."""
+        advance = self.advance
+        logged = advance.logged and dataclasses.replace(
+            advance.logged, expires_at=outcome.empty_at, entry=outcome.entry
+        )
+        return dataclasses.replace(
+            self, advance=dataclasses.replace(advance, logged=logged), count=outcome.count
+        )
+
+    def _change(self, now: int) -> algorithms.Plan:
         policy = self.limit.policy
-        return algorithms.load(policy.algorithm).plan(policy, self.span, 1, self.now).amount
+        return algorithms.load(policy.algorithm).plan(policy, self.span, 1, now)
 
 
 @dataclasses.dataclass(slots=True)
@@ -49,6 +80,12 @@ class Receipt:
 
     call: Call
     is_settled: bool = False
+
+    def close(self) -> bool:
+        """Settle it; return whether it was open. Of several threads, one gets a yes."""
+        with _closing:
+            was_open, self.is_settled = not self.is_settled, True
+        return was_open
 
     @property
     def is_held(self) -> bool:
@@ -117,7 +154,7 @@ def judge(call: Call, outcome: Outcome, *, taken: bool = False) -> Decision:
         policy=policy,
         shadow=shadow,
         over_quota=not outcome.fits,
-        receipt=_receipt(call, outcome) if taken and outcome.fits else None,
+        receipt=Receipt(call.taken(outcome)) if taken and outcome.fits else None,
         more_after=_seconds(verdict.more_after),
         at=windows.to_seconds(call.now),
     )
@@ -130,10 +167,8 @@ def keep(call: Call, outcome: Outcome) -> Advance | None:
     paid_at = call.now + verdict.reset_after
     if advance.logged or paid_at <= advance.expires_at:
         return None
-    expires_at = algorithms.kept_until(paid_at)
-    return dataclasses.replace(
-        advance, floor=0, amount=0, ceiling=algorithms.MAX_COUNT, expires_at=expires_at
-    )
+    kept_until = algorithms.kept_until(paid_at)
+    return dataclasses.replace(call.debt(0), floor=0, expires_at=kept_until)
 
 
 def _overridden(limit: LiveLimit, override: overrides.Override | None) -> LiveLimit:
@@ -158,14 +193,6 @@ def _blocked(limit: LiveLimit, key: str, cost: int, now: int, ends_at: int | Non
         more_after=_seconds(wait),
         at=windows.to_seconds(now),
     )
-
-
-def _receipt(call: Call, outcome: Outcome) -> Receipt:
-    logged = call.advance.logged
-    if logged is None or not logged.is_held:
-        return Receipt(call)
-    held = dataclasses.replace(call.advance, logged=dataclasses.replace(logged, entry=outcome.entry))
-    return Receipt(dataclasses.replace(call, advance=held))
 
 
 def _state(outcome: Outcome) -> algorithms.State:

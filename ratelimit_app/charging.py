@@ -4,10 +4,13 @@
     charging.refund(request, "exports")                 # it cost nothing after all
     charging.fail(request)                              # though the answer is a 200, as of a form with errors
 
-It is charged once, when the response is there.
+It is charged once: when the response is there or, where a response that is streamed tells its cost later,
+when it is told.
 """
 
-from collections.abc import Iterator
+import dataclasses
+import logging
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,18 +19,27 @@ from rest_framework.request import Request
 
 from ratelimit_app import ledger, limiter
 from ratelimit_app.calls import Receipt
+from ratelimit_app.decision import Decision
 from ratelimit_app.ledger import Entry, Ledger
 from ratelimit_app.models import Charge
+from ratelimit_app.reporting import report
+
+#: An entry, and what it has cost instead of what was taken.
+Due = tuple[Entry, int]
 
 
 def set_cost(request: HttpRequest | Request, limit: str, cost: int) -> None:
     """Say what a request has cost of the limit of that name: whole units from 0, past the quota if need be.
 
-    Raises ``ValueError`` for a cost that is no such number.
+    The last word before the response counts; after it, the first. A limit that the request has not met is
+    not charged. Raises ``ValueError`` for a cost that is no such number.
     """
     if type(cost) is not int or cost < 0:
         raise ValueError(f"cost: a whole number of units from 0, got {cost!r}")
-    ledger.of(request).costs[limit] = cost
+    made = ledger.of(request)
+    made.costs[limit] = cost
+    if made.is_answered:
+        pay(ledger.plain(request), _told(made))
 
 
 def refund(request: HttpRequest | Request, limit: str) -> None:
@@ -46,37 +58,83 @@ def note_failed_login(request: HttpRequest | None = None, **kwargs: Any) -> None
         fail(request)
 
 
-def is_open(request: HttpRequest) -> bool:
-    """Tell whether the response of a request can change what it has cost."""
-    return next(_open(request), None) is not None
-
-
 def settle(request: HttpRequest, status: int) -> None:
-    """Charge what a request has cost, now that the status of its response is known; once."""
-    for entry, receipt in _open(request):
-        cost = _cost(ledger.of(request), entry, status)
-        if cost == entry.decision.cost:
-            receipt.is_settled = True
-        else:
-            limiter.settle(entry.decision, cost)
+    """Charge what a request has cost, now that the status of its response is known."""
+    pay(request, due(request, status))
 
 
-def _open(request: HttpRequest) -> Iterator[tuple[Entry, Receipt]]:
+def due(request: HttpRequest, status: int) -> list[Due]:
+    """Return what is still to be charged, given the status of the response; asks no database."""
     made = ledger.of(request)
-    for entry in made.entries.values():
-        receipt = entry.decision.receipt
-        may_change = entry.limit.charge != Charge.BEFORE or entry.limit.name in made.costs
-        if may_change and isinstance(receipt, Receipt) and not (receipt.is_settled or receipt.is_held):
-            yield entry, receipt
+    made.is_answered = True
+    _report_unknown(made)
+    return [*_told(made), *_found_out(made, status)]
 
 
-def _cost(made: Ledger, entry: Entry, status: int) -> int:
-    limit, taken = entry.limit, entry.decision.cost
-    if limit.name in made.costs:
-        return made.costs[limit.name]
-    if limit.charge not in (Charge.FAILURES, Charge.SUCCESSES):
-        return taken
-    if any(not decision.allowed for decision in made.decisions):
-        return 0  # another limit has refused it: it neither failed nor succeeded
+def pay(request: HttpRequest, dues: Sequence[Due]) -> None:
+    """Charge what is due, and let the response show what is left after it."""
+    for entry, cost in dues:
+        limiter.settle(entry.decision, cost)
+    if changed := {entry.limit: entry for entry, cost in dues if is_change((entry, cost))}:
+        left = limiter.peek_all({limit: entry.decision.key for limit, entry in changed.items()})
+        for (limit, entry), part in zip(changed.items(), left.parts, strict=True):
+            entries = ledger.of(request).entries
+            entries[limit.space, part.key] = Entry(limit, _shown(entry.decision, part))
+
+
+def is_change(due: Due) -> bool:
+    """Tell whether something has cost another amount than was taken: only then is the database asked."""
+    entry, cost = due
+    return cost != entry.decision.cost
+
+
+def _told(made: Ledger) -> list[Due]:
+    return [
+        (entry, made.costs[entry.limit.name])
+        for entry in made.entries.values()
+        if entry.limit.name in made.costs and _is_open(entry)
+    ]
+
+
+def _found_out(made: Ledger, status: int) -> list[Due]:
+    """Find what nobody has told the cost of: it depends on how the request has ended."""
+    refused = status == HTTPStatus.TOO_MANY_REQUESTS or any(not each.allowed for each in made.decisions)
     failed = made.has_failed or status >= HTTPStatus.BAD_REQUEST
-    return taken if failed == (limit.charge == Charge.FAILURES) else 0
+    costly: dict[str, bool] = {
+        Charge.FAILURES: failed and not refused,
+        Charge.SUCCESSES: not failed and not refused,
+    }
+    if refused:
+        costly[Charge.AFTER] = False  # a limit that came later has kept it from what it would have cost
+    return [
+        (entry, entry.decision.cost if costly[entry.limit.charge] else 0)
+        for entry in made.entries.values()
+        if entry.limit.charge in costly and entry.limit.name not in made.costs and _is_open(entry)
+    ]
+
+
+def _is_open(entry: Entry) -> bool:
+    receipt = entry.decision.receipt
+    return isinstance(receipt, Receipt) and not (receipt.is_settled or receipt.is_held)
+
+
+def _shown(before: Decision, now: Decision) -> Decision:
+    """Return what a request was told, with the figures of now; as before where there are none."""
+    if now.policy is None:
+        return before
+    return dataclasses.replace(
+        now,
+        allowed=before.allowed,
+        cost=before.cost,
+        retry_after=before.retry_after,
+        over_quota=before.over_quota,
+        receipt=before.receipt,
+    )
+
+
+def _report_unknown(made: Ledger) -> None:
+    met = {entry.limit.name for entry in made.entries.values()}
+    known = limiter.known_limits() if made.costs.keys() - met else None
+    for name in made.costs.keys() - met:
+        if known is not None and name not in known.by_name:
+            report(logging.WARNING, "There is no limit %r that a request could have a cost of", name)

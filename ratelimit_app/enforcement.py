@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import ResolverMatch
@@ -72,36 +72,42 @@ async def aenforce_matching(request: HttpRequest) -> Decision | None:
 def finishing(request: HttpRequest | Request, respond: Callable[[], Any]) -> Any:
     """Call what makes the response, and finish the request with it; return the response."""
     request = ledger.plain(request)
+    has_middleware = ledger.of(request).has_middleware  # it sees the response as it goes out
     try:
         response = respond()
     except RateLimited as raised:
         response = responses.refusal(raised.decision, request)
     except BaseException:
-        charging.settle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+        if not has_middleware:
+            charging.settle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
         raise
-    has_middleware = ledger.of(request).has_middleware  # it sees the response as it goes out
     return finished(request, response) if has_middleware else finish(request, response)
 
 
 async def afinishing(request: HttpRequest | Request, response: Awaitable[Any]) -> Any:
     """Await the response, and finish as ``finishing`` does."""
     request = ledger.plain(request)
+    has_middleware = ledger.of(request).has_middleware
     try:
         made = await response
     except RateLimited as raised:
         made = await responses.arefusal(raised.decision, request)
     except BaseException:
-        await asettle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+        if not has_middleware:
+            await asettle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
         raise
-    if not ledger.of(request).has_middleware:
+    if not has_middleware:
         await asettle(request, getattr(made, "status_code", HTTPStatus.OK))
     return await afinished(request, made)
 
 
 async def asettle(request: HttpRequest, status: int) -> None:
     """Charge what the request has cost, in a thread if the database has to be asked."""
-    if charging.is_open(request):
-        await sync_to_async(charging.settle)(request, status)
+    dues = charging.due(request, status)
+    if any(map(charging.is_change, dues)):
+        await sync_to_async(charging.pay)(request, dues)
+    else:
+        charging.pay(request, dues)
 
 
 def finish(request: HttpRequest | Request, response: HttpResponseBase) -> HttpResponseBase:
@@ -168,22 +174,26 @@ def _enforce(request: HttpRequest, limits: Iterable[LiveLimit], cost: Cost = Non
 
 def check_cost(cost: Cost) -> None:
     """Raise ``ValueError`` unless a cost is one that ``enforce`` takes."""
-    if not (cost is None or callable(cost) or (type(cost) is int and cost >= 0)):
+    if iscoroutinefunction(cost) or not (cost is None or callable(cost) or _is_units(cost)):
         raise ValueError(f"cost: a whole number of units from 0 or a function of the request, got {cost!r}")
 
 
 def _units(cost: Cost, request: HttpRequest) -> int | None:
     """Return the cost of a request in units, ``None`` for that of each limit."""
-    if not callable(cost):
-        return cost
+    if cost is None:
+        return None
     try:
-        units = cost(request)
-        if type(units) is int and units >= 0:
+        units = cost(request) if callable(cost) else cost
+        if _is_units(units):
             return units
-        report(logging.ERROR, "The cost function %s returned %.60r", _path(cost), units)
+        report(logging.ERROR, "The cost %s is %.60r: no whole number of units from 0", _path(cost), units)
     except Exception:
         report(logging.ERROR, "The cost function %s failed", _path(cost), exc_info=True)
     return None
+
+
+def _is_units(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _is_exempt(match: ResolverMatch | None) -> bool:

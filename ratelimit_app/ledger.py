@@ -23,11 +23,16 @@ class Entry:
 
 @dataclasses.dataclass(slots=True)
 class Ledger:
-    """One request's entries, by the counter that each is about; ``costs`` are what views have told."""
+    """One request's entries, by the counter that each is about.
+
+    ``costs`` are what views have told, by the name of a limit, and ``has_failed`` that they have called it
+    a failure. ``is_answered`` says that the response was there: from then on, costs are charged when told.
+    """
 
     entries: dict[tuple[str, str], Entry] = dataclasses.field(default_factory=dict)
     costs: dict[str, int] = dataclasses.field(default_factory=dict)
     has_failed: bool = False
+    is_answered: bool = False
     has_middleware: bool = False
 
     @property

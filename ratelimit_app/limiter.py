@@ -8,12 +8,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from asgiref.sync import sync_to_async
 from django.db import DatabaseError, Error
 
 from ratelimit_app import calls, clock, signals, snapshots, waiting
 from ratelimit_app.calls import Call, Receipt
 from ratelimit_app.conf import conf
+from ratelimit_app.coroutines import in_thread
 from ratelimit_app.decision import Decision, combine
 from ratelimit_app.limits import LiveLimit, Snapshot
 from ratelimit_app.policy import Policy
@@ -91,8 +91,9 @@ def limited(limit: LimitLike, key: str, *, cost: int | None = None) -> Limited:
 def wait(limit: LimitLike, key: str, *, max_wait: float, cost: int | None = None) -> Decision:
     """Take units when they are to be had, and sleep until then: for at most ``max_wait`` seconds in all.
 
-    It sleeps for exactly as long as the limit says. Where that would be longer, the refusal is returned
-    at once.
+    It sleeps for exactly as long as the limit says. Where that would be longer than what is left of
+    ``max_wait``, or never helps, the refusal is returned at once. Raises ``ValueError`` for a ``max_wait``
+    that is no number from 0, and as ``consume`` does.
     """
     return waiting.wait(lambda: consume(limit, key, cost=cost), max_wait)
 
@@ -106,8 +107,7 @@ def leave(decision: Decision) -> None:
     """Give back what an allowed call has only held, of limits of how many run at once; once."""
     for part in decision.parts:
         receipt = part.receipt
-        if isinstance(receipt, Receipt) and receipt.is_held and not receipt.is_settled:
-            receipt.is_settled = True
+        if isinstance(receipt, Receipt) and receipt.is_held and receipt.close():
             _give_back(receipt.call)
 
 
@@ -118,15 +118,20 @@ def _give_back(call: Call) -> None:
 def settle(decision: Decision, cost: int) -> None:
     """Charge what an allowed call has really cost, when that is known: once, for each of its limits.
 
-    What is missing is taken, past the quota if need be: it is a debt that later calls wait for.
-    What was too much is given back, all of it for a cost of 0. Raises ``ValueError`` for a cost that
-    is no whole number from 0, and for a decision that was settled before.
+    What was too much is given back to the window that it was taken from, all of it for a cost of 0.
+    What is missing is taken now, past the quota if need be: it is a debt that later calls wait for.
+    Raises ``ValueError`` for a cost that is no whole number from 0, and for a decision that was settled
+    before.
     """
     if type(cost) is not int or cost < 0:
         raise ValueError(f"cost: a whole number of units from 0, got {cost!r}")
-    for part in decision.parts:
-        if isinstance(part.receipt, Receipt):
-            _settle(part.receipt, cost)
+    receipts = [part.receipt for part in decision.parts if isinstance(part.receipt, Receipt)]
+    receipts = [receipt for receipt in receipts if not receipt.is_held]  # what is held, its block gives back
+    opened = [receipt for receipt in receipts if receipt.close()]
+    for receipt in opened:
+        _charge(receipt.call, cost)
+    if len(opened) < len(receipts):
+        raise ValueError("decision: it was settled before")
 
 
 def reset(limit: LimitLike, key: str) -> None:
@@ -141,12 +146,13 @@ def reset(limit: LimitLike, key: str) -> None:
 
 
 # For async callers: the same, in a thread, because the database drivers know no other way.
-aconsume = sync_to_async(consume)
-aconsume_all = sync_to_async(consume_all)
-apeek = sync_to_async(peek)
-apeek_all = sync_to_async(peek_all)
-arefund = sync_to_async(refund)
-areset = sync_to_async(reset)
+aconsume = in_thread(consume)
+aconsume_all = in_thread(consume_all)
+apeek = in_thread(peek)
+apeek_all = in_thread(peek_all)
+arefund = in_thread(refund)
+asettle = in_thread(settle)
+areset = in_thread(reset)
 
 
 def current_limits() -> Snapshot:
@@ -174,25 +180,19 @@ def _follows_server() -> bool:
     return conf.clock == "database" and store_for(conf.database).has_clock
 
 
-def _settle(receipt: Receipt, cost: int) -> None:
-    if receipt.is_settled:
-        raise ValueError("decision: it was settled before")
-    if receipt.is_held:
-        return  # it costs what it holds, until it is left
-    receipt.is_settled = True
-    call = receipt.call
+def _charge(call: Call, cost: int) -> None:
     if cost < call.cost:
-        refund = call.refund(call.cost - cost)
+        refund = call.refund_own(call.cost - cost, now())
         _ask(lambda store: store.refund(refund))
     elif cost > call.cost:
-        _ask(lambda store: _owe(store, call, cost - call.cost))
+        _owe(calls.plan(call.limit, call.key, 1, now()), cost - call.cost)
 
 
-def _owe(store: Store, call: Call, units: int) -> None:
+def _owe(call: Call, units: int) -> None:
     debt = call.debt(units)
-    outcome = store.advance(debt)
-    if (longer := calls.keep(call, outcome)) is not None:
-        store.advance(longer)
+    outcome = _take_one(debt)
+    if outcome and (longer := calls.keep(call, outcome)) is not None:
+        _take_one(longer)
 
 
 def _decide(keys: Mapping[L, str], cost: int | None, ask: Callable[[Sequence[Call]], Outcomes]) -> Decision:

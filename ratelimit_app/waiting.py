@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from types import TracebackType
 
-from asgiref.sync import sync_to_async
-
 from ratelimit_app import clock
+from ratelimit_app.coroutines import in_thread
 from ratelimit_app.decision import Decision
 from ratelimit_app.exceptions import RateLimited
 
@@ -14,7 +13,7 @@ Take = Callable[[], Decision]
 
 def wait(take: Take, max_wait: float) -> Decision:
     """Take when there is room: sleep until then, and never longer than ``max_wait`` seconds in all."""
-    left = max_wait
+    left = _checked(max_wait)
     while (pause := _pause(decision := take(), left)) is not None:
         clock.sleep(pause)
         left -= pause
@@ -23,11 +22,18 @@ def wait(take: Take, max_wait: float) -> Decision:
 
 async def wait_async(take: Take, max_wait: float) -> Decision:
     """Wait as ``wait`` does, and let others go on meanwhile."""
-    left = max_wait
-    while (pause := _pause(decision := await sync_to_async(take)(), left)) is not None:
+    taking = in_thread(take)
+    left = _checked(max_wait)
+    while (pause := _pause(decision := await taking(), left)) is not None:
         await clock.sleep_async(pause)
         left -= pause
     return decision
+
+
+def _checked(max_wait: float) -> float:
+    if isinstance(max_wait, bool) or not isinstance(max_wait, int | float) or not max_wait >= 0:
+        raise ValueError(f"max_wait: a number of seconds from 0, got {max_wait!r}")
+    return max_wait
 
 
 def _pause(decision: Decision, left: float) -> float | None:
@@ -62,9 +68,9 @@ class Limited:
         self._leave(self._decisions.pop())
 
     async def __aenter__(self) -> Decision:
-        return await sync_to_async(self.__enter__)()
+        return await in_thread(self.__enter__)()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await sync_to_async(self.__exit__)(kind, error, trace)
+        await in_thread(self.__exit__)(kind, error, trace)

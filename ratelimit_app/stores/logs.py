@@ -41,13 +41,26 @@ SELECT min(c.expires_at) FROM (
 # The columns in the order of the table, because no one way to name the first suits all databases.
 _APPEND = "INSERT INTO ratelimit_app_loggedcall VALUES (%s, %s, %s, %s)"
 _FORGET = "DELETE FROM ratelimit_app_loggedcall WHERE ratelimit_app_loggedcall.key = %s"
-_REMOVE = _FORGET + " AND sequence > %s AND sequence - units >= %s"
+_END = """
+SELECT c.sequence FROM ratelimit_app_loggedcall c
+WHERE c.key = %s AND c.expires_at <= %s ORDER BY c.expires_at DESC, c.sequence DESC LIMIT 1
+"""
+_REMOVE = _FORGET + " AND sequence > %s AND sequence <= %s AND sequence - units >= %s"
 # MySQL makes assignments in the order written, each seeing those before it.
 _SHORTEN = """
 UPDATE ratelimit_app_loggedcall SET units = units - (sequence - %s), sequence = %s
+WHERE ratelimit_app_loggedcall.key = %s AND sequence > %s AND sequence <= %s
+"""
+# In two steps, because a key must be unique at each row that a statement changes.
+_SET_ASIDE = """
+UPDATE ratelimit_app_loggedcall SET sequence = -sequence
 WHERE ratelimit_app_loggedcall.key = %s AND sequence > %s
 """
 _GIVE_BACK = _FORGET + " AND sequence = %s"
+_PUT_BACK = """
+UPDATE ratelimit_app_loggedcall SET sequence = -sequence - %s
+WHERE ratelimit_app_loggedcall.key = %s AND sequence < 0
+"""
 _LOCK = """
 UPDATE ratelimit_app_counter SET count = count
 WHERE ratelimit_app_counter.key = %s AND window_start = %s
@@ -99,7 +112,7 @@ def append(cursor: CursorWrapper, advance: Advance, logged: Logged, *, total: in
 
 
 def refund(cursor: CursorWrapper, advance: Advance, logged: Logged) -> None:
-    """Take an amount off the newest entries, until none that still counts is left.
+    """Take an amount off the newest entries that expire with ``logged`` or before it, down to none.
 
     Of what is held, only an entry of its own is given back, whole.
     """
@@ -109,12 +122,18 @@ def refund(cursor: CursorWrapper, advance: Advance, logged: Logged) -> None:
         return
     cursor.execute(_LOCK, [row.key, row.window_start])
     log = _read(cursor, row, logged)
-    if not log.used:
+    cursor.execute(_END, [row.key, logged.expires_at])
+    (end,) = cursor.fetchone() or (0,)
+    taken = min(log.used - (log.total - end), advance.amount) if log.used else 0
+    if taken <= 0:
         return
-    total = log.total - min(log.used, advance.amount)
-    cursor.execute(_SET_TOTAL, [total, row.key, row.window_start])
-    cursor.execute(_REMOVE, [row.key, total, total])
-    cursor.execute(_SHORTEN, [total, total, row.key, total])
+    left = end - taken
+    cursor.execute(_SET_TOTAL, [log.total - taken, row.key, row.window_start])
+    cursor.execute(_REMOVE, [row.key, left, end, left])
+    cursor.execute(_SHORTEN, [left, left, row.key, left, end])
+    if end < log.total:
+        cursor.execute(_SET_ASIDE, [row.key, end])
+        cursor.execute(_PUT_BACK, [taken, row.key])
 
 
 def forget(cursor: CursorWrapper, key: str) -> None:

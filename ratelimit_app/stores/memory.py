@@ -62,7 +62,7 @@ class MemoryStore:
             if isinstance(counter.log, Holdings):
                 counter.log.give_back(advance.logged.entry if advance.logged else 0)
             elif advance.logged and counter.log is not None:
-                counter.log.take_off(advance.amount, advance.logged.now)
+                counter.log.take_off(advance.amount, advance.logged.now, advance.logged.expires_at)
             else:
                 counter.count = max(0, counter.count - advance.amount)
 

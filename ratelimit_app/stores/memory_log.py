@@ -62,14 +62,21 @@ class Log:
         self._expiries.append(max(expires_at, last))
         return self.total
 
-    def take_off(self, units: int, now: int) -> None:
-        """Take units off the newest entries, until none that still counts is left."""
-        total = self.total - min(units, self.used(now))
-        index = bisect.bisect_right(self._totals, total, self._first)
-        if index < len(self._totals) and self._total_before(index) < total:
-            self._totals[index] = total
+    def take_off(self, units: int, now: int, until: int) -> None:
+        """Take units off the newest entries that expire by ``until``, down to none that still counts."""
+        end = bisect.bisect_right(self._expiries, until, self._first)
+        reached = self._total_before(end)
+        taken = min(units, reached - self._total_before(self._first_live(now)))
+        if taken <= 0:
+            return
+        left = reached - taken
+        index = bisect.bisect_right(self._totals, left, self._first, end)
+        if self._total_before(index) < left:
+            self._totals[index] = left
             index += 1
-        del self._totals[index:], self._expiries[index:]
+        del self._totals[index:end], self._expiries[index:end]
+        for later in range(index, len(self._totals)):
+            self._totals[later] -= taken
 
     def prune(self, now: int, most: int) -> int:
         """Forget at most so many entries that have expired; return how many."""

@@ -42,6 +42,13 @@ class FixedWindow:
         start = self.begins(now)
         self.taken[start] = max(0, self.taken.get(start, 0) - units)
 
+    def mark(self, policy, now):
+        """Return what a call that was just taken needs to be given back later."""
+        return now
+
+    def give_back_own(self, policy, units, mark, now):
+        self.give_back(policy, units, mark)
+
 
 class SlidingWindow(FixedWindow):
     """The units of the window, and the share of the last one's that is recent, in whole units up."""
@@ -74,11 +81,17 @@ class SlidingLog:
     def give_back(self, policy, units, now):
         """The newest calls give back first; what has expired has nothing to give."""
         units = min(units, self.used(policy, now, now))
-        while units:
-            expires_at, newest = self.calls.pop()
-            if newest > units:
-                self.calls.append((expires_at, newest - units))
-            units -= min(units, newest)
+        self.calls = without(self.calls, units)
+
+    def mark(self, policy, now):
+        return now, self.calls[-1][0]
+
+    def give_back_own(self, policy, units, mark, now):
+        """Of the calls that expire no later than this one, the newest give back first."""
+        taken_at, expires_at = mark
+        earlier = [call for call in self.calls if call[0] <= expires_at]
+        there = sum(units for at, units in earlier if at > taken_at)
+        self.calls = without(earlier, min(units, there)) + self.calls[len(earlier) :]
 
 
 class TokenBucket:
@@ -111,6 +124,14 @@ class TokenBucket:
     def give_back(self, policy, units, now):
         self.full_at = max(0, self.full_at - units * self.token(policy))
 
+    def mark(self, policy, now):
+        return self.full_at
+
+    def give_back_own(self, policy, units, mark, now):
+        """What has been refilled of it by itself is not given back."""
+        missing = max(0, mark - now * 1_000)
+        self.full_at = max(0, self.full_at - min(units * self.token(policy), missing))
+
 
 class Concurrency(SlidingLog):
     """The units that are held; those who hold them give them back themselves."""
@@ -129,6 +150,17 @@ WAYS = {
     "sliding_log": SlidingLog,
     "token_bucket": TokenBucket,
 }
+
+
+def without(calls, units):
+    """Return calls without so many units of the newest."""
+    calls = list(calls)
+    while units:
+        expires_at, newest = calls.pop()
+        if newest > units:
+            calls.append((expires_at, newest - units))
+        units -= min(units, newest)
+    return calls
 
 
 def capacity(policy):

@@ -67,6 +67,8 @@ class Part:
     count: object
     now: int
 
+    mark: object = None
+
     def __post_init__(self):
         self.fits = self.fits_at(self.now)
 
@@ -76,6 +78,7 @@ class Part:
     def take(self):
         if self.fits:
             self.count.take(self.rule.policy, self.cost, self.now)
+            self.mark = self.count.mark(self.rule.policy, self.now)
         elif self.rule.count_denied:
             self.count.count_denied(self.rule.policy, self.cost, self.now)
 
@@ -123,6 +126,7 @@ class Model:
     def __init__(self, zone):
         self.zone = zone
         self.counts = {}
+        self.taken = []
 
     def consume_all(self, asked, cost, now):
         parts = self.parts(asked, cost, now)
@@ -131,6 +135,7 @@ class Model:
         if not any(rule and rule.mode == "enforce" and rule.blocks(key, now) for _, rule, key in asked):
             for part in refused or counted:
                 part.take()
+        self.taken = [part for part in counted if part.mark is not None]
         return self.answer(asked, cost, now, parts)
 
     def peek_all(self, asked, cost, now):
@@ -140,6 +145,14 @@ class Model:
         if rule and rule.counts(key, now):
             rule = rule.for_key(key, now)
             self.count(rule, key).give_back(rule.policy, cost or rule.cost, now)
+
+    def settle(self, taken, cost, now):
+        for part in taken:
+            policy, count = part.rule.policy, self.count(part.rule, part.key)
+            if cost < part.cost:
+                count.give_back_own(policy, part.cost - cost, part.mark, now)
+            elif cost > part.cost:
+                count.take(policy, cost - part.cost, now)
 
     def reset(self, rule, key, now):
         if rule and rule.mode != "off":

@@ -109,6 +109,7 @@ class LimiterAndModel(RuleBasedStateMachine):
         self.left_open.callback(signals.over_quota.disconnect, self.hear)
         self.model, self.zone, self.pruned_at, self.told, self.heard = Model(zone), zone, 0, 0, []
         self.overriding = {}
+        self.unsettled = []
         self.rows = [
             Limit.objects.create(name=name, **usable(data.draw(ways(algorithms)) | data.draw(MANNERS)))
             for name, algorithms in {"a": [self.algorithm], "b": ALGORITHMS}.items()
@@ -160,6 +161,7 @@ class LimiterAndModel(RuleBasedStateMachine):
         self.heard.clear()
         decision = limiter.consume_all(keys, cost=cost)
         self.agree(decision, self.model.consume_all(self.asked(keys), cost, self.now))
+        self.unsettled.append((decision, self.model.taken))
         assert self.heard == [part for part in decision.parts if part.over_quota]
 
     @rule(limit=LIMITS, key=KEYS, cost=COSTS, times=st.integers(1, 4))
@@ -168,6 +170,7 @@ class LimiterAndModel(RuleBasedStateMachine):
         for _ in range(times):
             decision = limiter.consume(limit, key, cost=cost)
             self.agree(decision, self.model.consume_all(self.asked({limit: key}), cost, self.now))
+            self.unsettled.append((decision, self.model.taken))
 
     @rule(limit=LIMITS, key=KEYS, left=st.integers(0, 2))
     def use_up_all_but_some(self, limit, key, left):
@@ -185,6 +188,17 @@ class LimiterAndModel(RuleBasedStateMachine):
         limiter.refund(limit, key, cost=cost)
         self.model.refund(self.find(limit), key, cost, self.now)
         self.peek(limit, key)
+
+    @rule(which=st.integers(0, 9), cost=st.sampled_from([0, 0, 1, 2, 3, 5, 9, 40]))
+    def settle(self, which, cost):
+        """Settle one of the last calls, however long ago it was."""
+        if not self.unsettled:
+            return
+        decision, taken = self.unsettled.pop(-1 - which % len(self.unsettled))
+        limiter.settle(decision, cost)
+        self.model.settle(taken, cost, self.now)
+        for part in decision.parts:
+            self.peek(part.limit, part.key)
 
     @rule(limit=st.sampled_from(ANY), key=st.sampled_from("Kk"))
     def reset(self, limit, key):

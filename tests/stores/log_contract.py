@@ -200,6 +200,33 @@ class LogContract:
         assert store.look([log(120)])[Row("k", 0)].count == 0
         assert store.advance(log(120, amount=5)) == Outcome(True, 5, empty_at=220, more_at=220)
 
+    def test_refund_takes_nothing_off_a_log_that_has_expired(self, store):
+        store.advance(log(0, amount=4))
+        before = everything()
+        store.refund(log(120, amount=3))
+        assert everything() == before
+
+    @pytest.mark.parametrize(
+        ("until", "amount", "left"),
+        [
+            (99, 2, [(1, 1, 100), (4, 3, 110), (6, 2, 120)]),
+            (100, 1, [(3, 3, 110), (5, 2, 120)]),
+            (110, 2, [(1, 1, 100), (2, 1, 110), (4, 2, 120)]),
+            (110, 3, [(1, 1, 100), (3, 2, 120)]),
+            (119, 9, [(2, 2, 120)]),
+            (120, 2, [(1, 1, 100), (4, 3, 110)]),
+        ],
+    )
+    def test_refund_leaves_what_expires_later_in_its_order(self, store, until, amount, left):
+        for now, units in ((0, 1), (10, 3), (20, 2)):
+            store.advance(log(now, amount=units, ceiling=6))
+        step = log(30, amount=amount)
+        store.refund(dataclasses.replace(step, logged=Logged(30, until)))
+        assert entries() == left
+        used = sum(units for _, units, _ in left)
+        assert store.advance(log(40, ceiling=6, amount=6 - used + 1)).fits is False
+        assert store.advance(log(40, ceiling=7)) == Outcome(True, used + 1, empty_at=140)
+
     def test_refund_of_an_absent_log_makes_none(self, store):
         store.refund(log())
         assert everything() == ([], [])

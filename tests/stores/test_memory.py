@@ -162,7 +162,7 @@ def test_log_of_many_entries_is_kept_in_order_through_pruning_and_refunds():
         log.add(3, now + 500)
         units[now + 500] = 3
         if now % 5 == 0:
-            log.take_off(2, now)
+            log.take_off(2, now, now + 500)
             units[now + 500] = 1
         log.prune(now, 7)
         live_units = {at: left for at, left in units.items() if at > now}
