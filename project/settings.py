@@ -90,4 +90,12 @@ RATELIMIT_LIMITS = {
     "export": {"rate": "2/min"},
     "login": {"rate": "5/min", "path": "^/login/", "methods": "POST"},
     "api": {"rate": "100/min", "path": "^/api/"},
+    # Only failures cost: 5 for each name from one address, and 30 for all names from it.
+    "sign-in-name": {
+        "rate": "5/min",
+        "key": "project.keys.tried_name",
+        "charge": "failures",
+        "methods": "POST",
+    },
+    "sign-in-address": {"rate": "30/min", "key": "ip", "charge": "failures", "methods": "POST"},
 }

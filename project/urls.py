@@ -14,6 +14,7 @@ urlpatterns = [
     path("api/reports", views.Reports.as_view(), name="reports"),
     path("export", views.export, name="export"),
     path("login/", views.Login.as_view(), name="login"),
+    path("sign-in/", views.SignIn.as_view(), name="sign-in"),
     path("healthz", views.healthz, name="healthz"),
     path("ratelimit/", include("ratelimit_app.urls")),
     path("admin/", admin.site.urls),

@@ -73,6 +73,14 @@ class Login(LoginView):
     next_page = "/ratelimit/status/"
 
 
+@method_decorator(ratelimit("sign-in-name", "sign-in-address"), name="dispatch")
+class SignIn(LoginView):
+    """A log-in form where only failures count, by name and address, and by address alone."""
+
+    template_name = "project/login.html"
+    next_page = "/ratelimit/status/"
+
+
 def healthz(request: HttpRequest) -> HttpResponse:
     """Tell a probe that the site is up; no limit reaches it."""
     return HttpResponse("ok\n", content_type="text/plain")

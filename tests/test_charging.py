@@ -550,3 +550,113 @@ def test_charge_is_kept_though_the_views_transaction_is_rolled_back(charged, cli
     charge(charged)
     client.get("/plain?raise")
     assert used() == (charged == "failures")
+
+
+# What a request takes -----------------------------------------------------------------------------
+
+
+def by_query(request):
+    return eval(request.GET["cost"])
+
+
+class CostByMethod(APIView):
+    throttle_classes = (RateLimitThrottle,)
+    throttle_scope = "tokens"
+
+    def throttle_cost(self, request):
+        return by_query(request)
+
+    def get(self, request):
+        return Response("ok")
+
+
+class CostByFunction(CostByMethod):
+    throttle_cost = staticmethod(by_query)
+
+
+class CostOfRubbish(CostByMethod):
+    throttle_cost = "3"
+
+
+class CostOfThree(CostByMethod):
+    throttle_cost = 3
+
+
+def answering(request):
+    return HttpResponse("ok")
+
+
+urlpatterns += [
+    path("by-function", ratelimit("tokens", cost=by_query)(answering)),
+    path("three", ratelimit("tokens", cost=3)(answering)),
+    path("nothing", ratelimit("tokens", cost=0)(answering)),
+    path("framework-by-method", CostByMethod.as_view()),
+    path("framework-by-function", CostByFunction.as_view()),
+    path("framework-rubbish", CostOfRubbish.as_view()),
+    path("framework-three", CostOfThree.as_view()),
+]
+
+every_cost = pytest.mark.parametrize(
+    "where", ["/by-function", "/framework-by-method", "/framework-by-function"]
+)
+
+
+@every_cost
+@pytest.mark.parametrize("cost", [1, 3, 5])
+def test_cost_function_says_what_is_taken(where, cost, client, charge):
+    charge("before")
+    assert client.get(f"{where}?cost={cost}").status_code == 200
+    assert used() == cost
+    assert client.get(f"{where}?cost={6 - cost}").status_code == 429
+
+
+@every_cost
+def test_cost_above_the_quota_never_fits(where, client, charge):
+    charge("before")
+    answer = client.get(f"{where}?cost=6")
+    assert (answer.status_code, "Retry-After" in answer) == (429, False)
+
+
+@every_cost
+def test_cost_of_nothing_is_free_even_where_nothing_is_left(where, client, charge):
+    charge("before")
+    limiter.consume("tokens", ME, cost=5)
+    assert client.get(f"{where}?cost=0").status_code == 200
+    assert client.get(f"{where}?cost=1").status_code == 429
+
+
+@every_cost
+@pytest.mark.parametrize("rubbish", ["-1", "1.0", "True", "None", "'3'", "[]", "1/0", "nosuch"])
+def test_cost_function_that_fails_is_reported_and_the_limits_own_cost_counts(
+    where, rubbish, client, charge, caplog
+):
+    charge("before", cost=2)
+    assert client.get(f"{where}?cost={rubbish}").status_code == 200
+    assert used() == 2
+    [record] = [each for each in caplog.records if each.name == "ratelimit_app"]
+    assert record.levelno == logging.ERROR
+    assert "The cost" in record.message
+
+
+def test_cost_of_a_framework_view_that_is_rubbish_is_reported_too(client, charge, caplog):
+    charge("before", cost=2)
+    assert client.get("/framework-rubbish").status_code == 200
+    assert used() == 2
+    assert [each.levelno for each in caplog.records] == [logging.ERROR]
+
+
+@pytest.mark.parametrize(("where", "cost"), [("/three", 3), ("/nothing", 0), ("/framework-three", 3)])
+def test_cost_that_is_a_number_is_taken(where, cost, client, charge):
+    charge("before")
+    client.get(where)
+    assert used() == cost
+
+
+async def awaited_cost(request):
+    return 1
+
+
+@pytest.mark.parametrize("cost", [-1, 1.5, True, "1", [1], awaited_cost])
+def test_cost_that_a_decorator_cannot_take_is_an_error(cost):
+    with pytest.raises(ValueError, match=r"^cost: a whole number of units from 0 or a function"):
+        ratelimit("tokens", cost=cost)

@@ -82,7 +82,7 @@ def test_views_of_the_project_name_no_limit_that_there_is_not(settings):
     settings.RATELIMIT_LIMITS = RATELIMIT_LIMITS
     assert check_names(None, databases=["default"]) == []
     settings.RATELIMIT_LIMITS = {}
-    assert len(check_names(None, databases=["default"])) == 3
+    assert len(check_names(None, databases=["default"])) == 5
 
 
 def test_database_is_not_asked_where_it_may_not_be(django_assert_num_queries):

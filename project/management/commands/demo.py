@@ -25,6 +25,8 @@ A view of Django REST framework, a decorated view, a log-in form:
   curl -i {url}/api/reports
   curl -i {url}/export
   curl -s -o /dev/null -w '%{{http_code}}\n' -X POST {url}/login/   (403 without a CSRF token, and counted)
+A log-in form where only failures count, 5 a minute for each name and 30 for all of them:
+  {url}/sign-in/
 What is left to this address of each limit, without counting:
   curl {url}/ratelimit/status/
 Edit the limits, and see the answers change within {refresh} seconds:
