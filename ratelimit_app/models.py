@@ -98,7 +98,8 @@ class Limit(models.Model):
         help_text=(
             "Which requests cost something. All of them take the cost when they come, so that no more get "
             "in at once; what turns out to be free is given back with the response. A request fails by "
-            "a status from 400, a log-in that is refused, or when the view says so."
+            "a status from 400, a log-in that fails, or when the view says so. Another limit's refusal is "
+            "neither failure nor success."
         ),
     )
     note = models.TextField(blank=True, help_text="Why this limit is as it is. For staff only.")

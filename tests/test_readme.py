@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.views import LoginView
 from django.core.management import call_command, get_commands
 from django.test import RequestFactory
+from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
 from rest_framework.views import APIView
 
@@ -33,7 +35,13 @@ def test_python_sessions_print_what_they_say():
 
 
 def test_settings_and_views_are_usable():
-    names = {"APIView": APIView, "DATABASES": {}, "BASE_DIR": Path("somewhere")}
+    names = {
+        "APIView": APIView,
+        "LoginView": LoginView,
+        "method_decorator": method_decorator,
+        "DATABASES": {},
+        "BASE_DIR": Path("somewhere"),
+    }
     for block in blocks("python"):
         if ">>>" not in block:
             exec(block, names)

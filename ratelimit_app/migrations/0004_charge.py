@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
                     ("successes", "successes: requests that do not fail"),
                 ],
                 default="before",
-                help_text="Which requests cost something. All of them take the cost when they come, so that no more get in at once; what turns out to be free is given back with the response. A request fails by a status from 400, a log-in that is refused, or when the view says so.",
+                help_text="Which requests cost something. All of them take the cost when they come, so that no more get in at once; what turns out to be free is given back with the response. A request fails by a status from 400, a log-in that fails, or when the view says so. Another limit's refusal is neither failure nor success.",
                 max_length=10,
             ),
         ),

@@ -149,6 +149,8 @@ class Model:
     def settle(self, taken, cost, now):
         for part in taken:
             policy, count = part.rule.policy, self.count(part.rule, part.key)
+            if policy.algorithm == "concurrency":
+                continue  # what is held, its holder gives back
             if cost < part.cost:
                 count.give_back_own(policy, part.cost - cost, part.mark, now)
             elif cost > part.cost:
