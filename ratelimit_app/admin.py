@@ -9,9 +9,8 @@ from django.db.models import Count, QuerySet, TextField
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 
-from ratelimit_app.conf import conf
 from ratelimit_app.counters_page import CountersPage
-from ratelimit_app.limits import declared, load_declared
+from ratelimit_app.limits import declared, in_code, load_declared
 from ratelimit_app.models import Limit, LimitOverride
 from ratelimit_app.overrides import normal_key
 
@@ -113,4 +112,5 @@ class LimitOverrideAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # not gene
 def _only_in_code() -> list[Limit]:
     """List the limits in code that no row of the same name replaces, as rows that are not saved."""
     rows = set(Limit.objects.values_list("name", flat=True))
-    return [declared(name, conf.limits[name]) for name in load_declared().by_name if name not in rows]
+    specs = in_code()
+    return [declared(name, specs[name]) for name in load_declared().by_name if name not in rows]

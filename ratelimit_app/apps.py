@@ -29,5 +29,5 @@ class RateLimitConfig(AppConfig):
 def _drop_snapshot(setting: str, **kwargs: Any) -> None:
     from ratelimit_app import snapshots
 
-    if setting.startswith("RATELIMIT_") or setting in {"TIME_ZONE", "SECRET_KEY"}:
+    if setting.startswith("RATELIMIT_") or setting in {"TIME_ZONE", "SECRET_KEY", "REST_FRAMEWORK"}:
         snapshots.drop()

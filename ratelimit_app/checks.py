@@ -4,7 +4,7 @@ import ipaddress
 import math
 import re
 import zoneinfo
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.apps import AppConfig
@@ -12,7 +12,7 @@ from django.core import checks
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django.utils.module_loading import import_string
 
-from ratelimit_app import headers
+from ratelimit_app import drf_rates, headers
 from ratelimit_app.conf import conf
 from ratelimit_app.keys import proxies
 from ratelimit_app.limits import declared
@@ -92,11 +92,7 @@ def check_exempt() -> None:
 def check_limits() -> None:
     if not isinstance(conf.limits, dict):
         raise ValueError(f"a dictionary of limits by name, got {conf.limits!r}")
-    for name, spec in conf.limits.items():
-        try:
-            declared(name, spec).full_clean(exclude=["name"], validate_unique=False)
-        except Exception as error:  # whatever a developer wrote there
-            raise ValueError(f"{name!r}: {error}") from error
+    _check_declared(conf.limits)
 
 
 #: The ids are for good: a new check takes the next number.
@@ -148,6 +144,22 @@ def check_trust(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
 
 
 @checks.register()
+def check_drf_rates(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Report a rate of Django REST framework's throttles that is no limit here."""
+    try:
+        _check_declared(drf_rates.specs())
+    except ValueError as error:
+        return [
+            checks.Error(
+                f"REST_FRAMEWORK['DEFAULT_THROTTLE_RATES']: {error}",
+                hint="Mend the rate, or declare the limit in RATELIMIT_LIMITS.",
+                id="ratelimit_app.E004",
+            )
+        ]
+    return []
+
+
+@checks.register()
 def check_sqlite_file(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Report counters that share a SQLite file with what the views write."""
     if conf.database not in connections or connections[conf.database].vendor != "sqlite":
@@ -190,6 +202,14 @@ def _holds_everybody(networks: Sequence[proxies.Network]) -> bool:
     merged: list[proxies.Network] = [*ipaddress.collapse_addresses(four)]
     merged += ipaddress.collapse_addresses(six)
     return any(network.prefixlen == 0 for network in merged)
+
+
+def _check_declared(specs: Mapping[str, object]) -> None:
+    for name, spec in specs.items():
+        try:
+            declared(name, spec).full_clean(exclude=["name"], validate_unique=False)
+        except Exception as error:  # whatever a developer wrote there
+            raise ValueError(f"{name!r}: {error}") from error
 
 
 def _missing(alias: str) -> str:

@@ -9,9 +9,9 @@ from django.core import checks
 from django.db import Error
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from ratelimit_app.conf import conf
+from ratelimit_app.limits import in_code
 from ratelimit_app.models import Limit
-from ratelimit_app.throttling import RateLimitThrottle, named_limits
+from ratelimit_app.throttling import RateLimitThrottle, as_list, named_limits
 
 
 @checks.register(checks.Tags.database)
@@ -25,7 +25,7 @@ def check_names(
     """
     if not databases or not getattr(settings, "ROOT_URLCONF", None):
         return []
-    declared = conf.limits if isinstance(conf.limits, dict) else {}  # E004 speaks of what is none
+    declared = in_code()
     named = [(view, name) for view in _views(get_resolver().url_patterns) for name in _names(view)]
     unknown = {name for _, name in named if name not in declared}
     unknown -= _rows(unknown)
@@ -50,12 +50,16 @@ def _views(patterns: Sequence[URLPattern | URLResolver]) -> Iterator[Callable[..
 
 
 def _names(view: Callable[..., Any]) -> list[str]:
-    cls = getattr(view, "cls", None)
-    throttles = getattr(cls, "throttle_classes", ())
-    by_throttle = any(
-        isinstance(throttle, type) and issubclass(throttle, RateLimitThrottle) for throttle in throttles
-    )
-    return [*getattr(view, "ratelimit_names", ()), *(named_limits(cls) if cls and by_throttle else ())]
+    cls = getattr(view, "cls", getattr(view, "view_class", None))
+    handlers = [getattr(cls, method, None) for method in getattr(cls, "http_method_names", ())]
+    decorated = [name for part in (view, *handlers) for name in getattr(part, "ratelimit_names", ())]
+    throttles = [
+        throttle
+        for throttle in getattr(cls, "throttle_classes", ())
+        if isinstance(throttle, type) and issubclass(throttle, RateLimitThrottle)
+    ]
+    by_throttle = [name for throttle in throttles for name in as_list(throttle.limits)]
+    return [*decorated, *(named_limits(cls) if cls and throttles else ()), *by_throttle]
 
 
 def _rows(names: set[str]) -> set[str]:

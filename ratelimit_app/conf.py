@@ -78,6 +78,13 @@ class Configuration:
         return typing.cast(Mapping[str, object], self._get("LIMITS", {}))
 
     @staticmethod
+    def drf_rates() -> Mapping[str, object]:
+        """Return the rates of Django REST framework's own throttles, by scope: no setting of this app."""
+        framework = getattr(settings, "REST_FRAMEWORK", None)
+        rates = framework.get("DEFAULT_THROTTLE_RATES") if isinstance(framework, Mapping) else None
+        return rates if isinstance(rates, Mapping) else {}
+
+    @staticmethod
     def _get(name: str, default: object) -> object:
         return getattr(settings, f"RATELIMIT_{name}", default)
 

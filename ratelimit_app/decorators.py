@@ -2,47 +2,53 @@
 
 import asyncio
 import functools
+import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 from rest_framework.request import Request
 
-from ratelimit_app import enforcement, responses
-from ratelimit_app.enforcement import Cost
-from ratelimit_app.limits import LiveLimit, inline
+from ratelimit_app import enforcement, inline, responses
+from ratelimit_app.enforcement import Cost, LimitLike
+from ratelimit_app.inline import InlineLimit, Key
 
 View = Callable[..., Any]
+OnView = str | InlineLimit
 V = TypeVar("V", bound=View)
 
 
 def ratelimit(
     *limits: str,
-    key: str | Callable[[HttpRequest], object] | None = None,
-    algorithm: str = "fixed_window",
+    key: Key | None = None,
+    algorithm: str | None = None,
     cost: Cost = None,
 ) -> Callable[[V], V]:
     """Apply limits, as one decision, to a view function, a view's method or a class-based view.
 
     Each of ``limits`` is the name of a limit, or a rate such as ``5/m``, which is a limit of this view
     alone: by ``key`` (a limit's ``key``, or a function of the request; by default ``ip``) and counted by
-    ``algorithm``. ``cost`` is a number of units or a function of the request that returns one, 0 meaning
-    that the request is free. Where they refuse, the view is not called and the answer is the 429.
+    ``algorithm`` (by default ``fixed_window``). ``cost`` is a number of units or a function of the request
+    that returns one, 0 meaning that the request is free. Where they refuse, the view is not called and the answer is the 429.
 
-    Raises ``TypeError`` where no limit is given, and ``ValueError`` for a rate, a key, an algorithm or a
-    cost that cannot be used.
+    Raises, while the view's module is imported, ``TypeError`` where no limit is given, and ``ValueError``
+    for a rate, a key, an algorithm or a cost that cannot be used.
     """
     if not limits or not all(isinstance(limit, str) for limit in limits):
         raise TypeError("ratelimit: give the name of at least one limit, as in @ratelimit('login')")
-    if key is not None and not any(_is_rate(limit) for limit in limits):
-        raise TypeError("ratelimit: a named limit has its own key; 'key' goes with a rate, as in '5/m'")
+    if not (key is None and algorithm is None) and not any(_is_rate(limit) for limit in limits):
+        raise TypeError(
+            "ratelimit: a named limit has its own; 'key' and 'algorithm' go with a rate, as in '5/m'"
+        )
     enforcement.check_cost(cost)
 
     def decorate(view: V) -> V:
-        found = [
-            inline(view, limit, key=key or "ip", algorithm=algorithm) if _is_rate(limit) else limit
+        found: list[OnView] = [
+            inline.make(view, limit, key="ip" if key is None else key, algorithm=algorithm or "fixed_window")
+            if _is_rate(limit)
+            else limit
             for limit in limits
         ]
         if isinstance(view, type):
@@ -53,19 +59,19 @@ def ratelimit(
     return decorate
 
 
-def _limit(view: View, limits: Sequence[str | LiveLimit], cost: Cost) -> View:
+def _limit(view: View, limits: Sequence[OnView], cost: Cost) -> View:
     async def limited_async(*args: Any, **kwargs: Any) -> Any:
         request = _request(view, args)
-        decision = await enforcement.aenforce(request, limits, cost)
+        decision = await enforcement.aenforce(request, _at(request, limits), cost)
         if decision is not None and not decision.allowed:
             return await responses.arefusal(decision, request)
-        return await enforcement.afinishing(request, view(*args, **kwargs))
+        return await enforcement.afinishing(request, _called(view, args, kwargs))
 
     def limited_sync(*args: Any, **kwargs: Any) -> Any:
         if _is_in_event_loop():  # the method of an async class looks like a sync one
             return limited_async(*args, **kwargs)
         request = _request(view, args)
-        decision = enforcement.enforce(request, limits, cost)
+        decision = enforcement.enforce(request, _at(request, limits), cost)
         if decision is not None and not decision.allowed:
             return responses.refusal(decision, request)
         return enforcement.finishing(request, lambda: view(*args, **kwargs))
@@ -75,6 +81,16 @@ def _limit(view: View, limits: Sequence[str | LiveLimit], cost: Cost) -> View:
     names = [limit for limit in limits if isinstance(limit, str)]
     limited.ratelimit_names = (*names, *getattr(view, "ratelimit_names", ()))  # type: ignore[attr-defined]
     return limited
+
+
+def _at(request: HttpRequest | Request, limits: Iterable[OnView]) -> list[LimitLike]:
+    return [limit.at(request) if isinstance(limit, InlineLimit) else limit for limit in limits]
+
+
+async def _called(view: View, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
+    made = view(*args, **kwargs)
+    # A ``dispatch`` that a project has written may answer by itself, before the async method.
+    return await made if inspect.isawaitable(made) else made
 
 
 def _request(view: View, args: Sequence[object]) -> HttpRequest | Request:

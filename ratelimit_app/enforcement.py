@@ -75,8 +75,8 @@ def finishing(request: HttpRequest | Request, respond: Callable[[], Any]) -> Any
     has_middleware = ledger.of(request).has_middleware  # it sees the response as it goes out
     try:
         response = respond()
-    except RateLimited as raised:
-        response = responses.refusal(raised.decision, request)
+    except RateLimited as refusal:
+        response = responses.refusal(raised(request, refusal), request)
     except BaseException:
         if not has_middleware:
             charging.settle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -90,8 +90,8 @@ async def afinishing(request: HttpRequest | Request, response: Awaitable[Any]) -
     has_middleware = ledger.of(request).has_middleware
     try:
         made = await response
-    except RateLimited as raised:
-        made = await responses.arefusal(raised.decision, request)
+    except RateLimited as refusal:
+        made = await responses.arefusal(raised(request, refusal), request)
     except BaseException:
         if not has_middleware:
             await asettle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -137,6 +137,12 @@ async def afinished(request: HttpRequest, response: HttpResponseBase) -> HttpRes
 def decisions(request: HttpRequest | Request) -> list[Decision]:
     """Return what the limits have decided about a request so far, one decision for each."""
     return ledger.of(request).decisions
+
+
+def raised(request: HttpRequest | Request, refusal: RateLimited) -> Decision:
+    """Note the decision that a view has raised, so that its limit is shown beside the others; return it."""
+    ledger.of(request).raised += refusal.decision.parts
+    return refusal.decision
 
 
 def refusing(request: HttpRequest | Request) -> Decision | None:

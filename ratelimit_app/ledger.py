@@ -27,9 +27,11 @@ class Ledger:
 
     ``costs`` are what views have told, by the name of a limit, and ``has_failed`` that they have called it
     a failure. ``is_answered`` says that the response was there: from then on, costs are charged when told.
+    ``raised`` is what a view has asked of the limiter itself, and was refused.
     """
 
     entries: dict[tuple[str, str], Entry] = dataclasses.field(default_factory=dict)
+    raised: tuple[Decision, ...] = ()
     costs: dict[str, int] = dataclasses.field(default_factory=dict)
     has_failed: bool = False
     is_answered: bool = False
@@ -38,7 +40,7 @@ class Ledger:
     @property
     def decisions(self) -> list[Decision]:
         """What the limits have decided so far, one decision for each."""
-        return [entry.decision for entry in self.entries.values()]
+        return [*(entry.decision for entry in self.entries.values()), *self.raised]
 
 
 def of(request: HttpRequest | Request) -> Ledger:

@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.http import HttpRequest
 
-from ratelimit_app import keys, overrides
+from ratelimit_app import drf_rates, keys, overrides
 from ratelimit_app.conf import conf
 from ratelimit_app.models import Charge, Limit, LimitOverride, Mode
 from ratelimit_app.overrides import Overrides
@@ -87,9 +86,18 @@ def load(connection: BaseDatabaseWrapper) -> Snapshot:
 def load_declared() -> Snapshot:
     """Read the limits in code alone."""
     by_name: dict[str, LiveLimit | None] = {}
-    for name, spec in conf.limits.items():
+    for name, spec in in_code().items():
         _add(by_name, name, functools.partial(_live_declared, name, spec))
     return Snapshot(by_name)
+
+
+def in_code() -> dict[str, object]:
+    """Return what declares each limit in code, by name, valid or not.
+
+    An entry of ``RATELIMIT_LIMITS`` wins over a throttle rate of Django REST framework.
+    """
+    own = conf.limits if isinstance(conf.limits, Mapping) else {}  # a system check speaks of what is none
+    return {**drf_rates.specs(), **own}
 
 
 def live(row: Limit, overriding: Sequence[LimitOverride] = ()) -> LiveLimit | None:
@@ -112,21 +120,6 @@ def live(row: Limit, overriding: Sequence[LimitOverride] = ()) -> LiveLimit | No
         cost=row.checked_cost(),
         charge=row.checked_charge(),
         overrides=_live_overrides(row, overriding) if overriding else overrides.NONE,
-    )
-
-
-def inline(
-    view: Callable[..., object], rate: str, *, key: str | Callable[[HttpRequest], object], algorithm: str
-) -> LiveLimit:
-    """Make the limit of one view alone; raise ``ValueError`` where it cannot be.
-
-    Its name is the rate, its counters are set apart by the view's own path.
-    """
-    where = f"{view.__module__}.{getattr(view, '__qualname__', type(view).__qualname__)}"
-    return LiveLimit(
-        policy=Policy.parse(rate, algorithm=algorithm),
-        space=f"{where}:{rate}@view",
-        key=keys.load(key) if isinstance(key, str) else keys.own(key),
     )
 
 

@@ -53,5 +53,7 @@ class RateLimitMiddleware:
         return None if decision is None or decision.allowed else await responses.arefusal(decision, request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Turn what ``limiter.limited`` has raised in a view into the 429."""
-        return responses.refusal(exception.decision, request) if isinstance(exception, RateLimited) else None
+        """Turn what a view has raised, as ``limiter.limited`` does in it, into the 429."""
+        if not isinstance(exception, RateLimited):
+            return None
+        return responses.refusal(enforcement.raised(request, exception), request)

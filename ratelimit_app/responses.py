@@ -8,6 +8,8 @@ from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.template.response import SimpleTemplateResponse
+from django.utils.cache import patch_vary_headers
 from django.utils.module_loading import import_string
 
 from ratelimit_app import headers
@@ -39,15 +41,14 @@ def refusal(decision: Decision, request: HttpRequest | None = None) -> HttpRespo
         return complete(_document(decision), decision)
     request = getattr(request, "_request", request)  # REST framework wraps Django's
     own = _own(conf.refusal, request, decision) if conf.refusal else None
-    page = _page(decision, request) if own is None and _wants_page(request) else None
-    return complete(own or page or _document(decision), decision)
+    return complete(_negotiated(decision, request) if own is None else own, decision)
 
 
 async def arefusal(decision: Decision, request: HttpRequest) -> HttpResponse:
     """Return the 429 as ``refusal`` does, in a thread only where a project's own code makes it."""
     if conf.refusal or _wants_page(request):
         return await sync_to_async(refusal)(decision, request)
-    return refusal(decision, None)
+    return complete(_negotiated(decision, request), decision)
 
 
 def problem(decision: Decision) -> dict[str, object]:
@@ -69,19 +70,23 @@ def is_foreign(response: object) -> bool:
 
 
 def turn_into_refusal(response: HttpResponseBase, decision: Decision, request: HttpRequest) -> None:
-    """Make a 429 from elsewhere the one that all entry points send; its other fields and a page stay."""
+    """Make a 429 from elsewhere the one that all entry points send; its other fields stay.
+
+    So does a page, unless the project has one of its own: the browsable API shows a refusal itself.
+    """
     refused = refusal(decision, request)
-    is_page = _wants_page(request) and response.get("Content-Type", "").startswith(_PAGE_TYPE)
-    if isinstance(response, HttpResponse) and not is_page:
-        response.content = refused.content
-        if "Content-Length" in response:
-            response["Content-Length"] = str(len(refused.content))
-        for field in _OF_THE_BODY:
-            del response[field]
+    has_page = _is_page(response) and _is_page(refused) and not conf.refusal
+    if isinstance(response, HttpResponse) and not has_page:
+        _replace_body(response, refused.content)
+        response.status_code = refused.status_code
     else:
         del refused["Content-Type"]
     for field, value in refused.items():
-        response[field] = value
+        if field == "Vary":
+            patch_vary_headers(response, value.split(", "))
+        else:
+            response[field] = value
+    response.cookies.update(refused.cookies)
 
 
 def add_fields(response: HttpResponseBase, decisions: Sequence[Decision]) -> None:
@@ -103,6 +108,27 @@ def complete(response: R, decision: Decision) -> R:
     return response
 
 
+def _replace_body(response: HttpResponse, content: bytes) -> None:
+    response.content = content
+    if "Content-Length" in response:
+        response["Content-Length"] = str(len(content))
+    for field in _OF_THE_BODY:
+        del response[field]
+
+
+def _is_page(response: HttpResponseBase) -> bool:
+    # REST framework says late what it will have rendered.
+    kind = getattr(response, "accepted_media_type", None) or response.get("Content-Type", "")
+    return str(kind).startswith(_PAGE_TYPE)
+
+
+def _negotiated(decision: Decision, request: HttpRequest) -> HttpResponse:
+    page = _page(decision, request) if _wants_page(request) else None
+    response = _document(decision) if page is None else page
+    patch_vary_headers(response, ["Accept"])
+    return response
+
+
 def _document(decision: Decision) -> HttpResponse:
     return JsonResponse(problem(decision), status=STATUS, content_type="application/problem+json")
 
@@ -111,9 +137,14 @@ def _wants_page(request: HttpRequest) -> bool:
     return request.get_preferred_type([*_DOCUMENT_TYPES, _PAGE_TYPE]) == _PAGE_TYPE
 
 
-def _page(decision: Decision, request: HttpRequest) -> HttpResponse:
+def _page(decision: Decision, request: HttpRequest) -> HttpResponse | None:
+    """Render the template; where that fails, it is reported, and the document goes out."""
     context = {"decision": decision, "detail": _detail(decision, decision.retry_after_seconds)}
-    return render(request, "429.html", context, status=STATUS)
+    try:
+        return render(request, "429.html", context, status=STATUS)
+    except Exception:
+        report(logging.ERROR, "The template 429.html cannot be rendered", exc_info=True)
+        return None
 
 
 def _own(path: str, request: HttpRequest, decision: Decision) -> HttpResponse | None:
@@ -121,6 +152,8 @@ def _own(path: str, request: HttpRequest, decision: Decision) -> HttpResponse | 
     try:
         make = import_string(path)
         response = (async_to_sync(make) if iscoroutinefunction(make) else make)(request, decision)
+        if isinstance(response, SimpleTemplateResponse):
+            response.render()
         if isinstance(response, HttpResponse):
             return response
         report(logging.ERROR, "RATELIMIT_REFUSAL: %s returned a %s", path, type(response).__name__)

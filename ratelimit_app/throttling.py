@@ -1,7 +1,6 @@
 """Limits on the views of Django REST framework, and its exception handler for their refusals."""
 
 from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
 from typing import Any
 
 from django.http.response import HttpResponseBase
@@ -9,10 +8,11 @@ from rest_framework.exceptions import Throttled
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView
+from rest_framework.views import APIView, set_rollback
 from rest_framework.views import exception_handler as default_handler
 
 from ratelimit_app import enforcement, ledger, responses
+from ratelimit_app.conf import conf
 from ratelimit_app.decision import Decision
 from ratelimit_app.exceptions import RateLimited
 
@@ -30,9 +30,9 @@ def named_limits(view: APIView | type[APIView]) -> list[str]:
     if isinstance(limits, Mapping):
         action = getattr(view, "action", None)
         chosen = limits.values() if action is None else [limits.get(action, limits.get(OTHER_ACTIONS, ()))]
-        found = [name for names in chosen for name in _list(names)]
+        found = [name for names in chosen for name in as_list(names)]
     else:
-        found = _list(limits)
+        found = as_list(limits)
     return [*([scope] if scope else []), *found]
 
 
@@ -50,7 +50,7 @@ class RateLimitThrottle(BaseThrottle):
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Count the request; return whether it may go on."""
-        names = [*_list(self.limits), *named_limits(view)]
+        names = [*as_list(self.limits), *named_limits(view)]
         self._decision = enforcement.enforce(request, names, getattr(view, "throttle_cost", None))
         if not ledger.of(request).has_middleware:
             _finish_with(view)
@@ -67,14 +67,17 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponse
     For ``EXCEPTION_HANDLER`` of projects that go without the middleware.
     """
     request: Request = context["request"]
-    refused = error.decision if isinstance(error, RateLimited) else enforcement.refusing(request)
-    if refused is None or not isinstance(error, RateLimited | Throttled):
+    refused = enforcement.raised(request, error) if isinstance(error, RateLimited) else None
+    if isinstance(error, Throttled):
+        refused = enforcement.refusing(request)
+    if refused is None:
         return default_handler(error, context)
+    set_rollback()
     renderer = getattr(request, "accepted_renderer", None)
-    if renderer is None or renderer.media_type != "text/html":
+    if conf.refusal or renderer is None or renderer.media_type != "text/html":
         return responses.refusal(refused, request._request)
     # The browsable API shows it in its own page.
-    response = Response(responses.problem(refused), status=HTTPStatus.TOO_MANY_REQUESTS)
+    response = Response(responses.problem(refused), status=responses.STATUS)
     return responses.complete(response, refused)
 
 
@@ -91,5 +94,6 @@ def _finish_with(view: APIView) -> None:
     view.finalize_response = finalize_and_finish  # type: ignore[method-assign,assignment]
 
 
-def _list(names: str | Sequence[str]) -> list[str]:
+def as_list(names: str | Sequence[str]) -> list[str]:
+    """Return names as a list, which one name alone need not be."""
     return [names] if isinstance(names, str) else list(names)

@@ -101,6 +101,7 @@ def test_refused_answer_in_full(client, clock, settings):
     assert dict(answer.items()) == {
         "Content-Type": "application/problem+json",
         "Cache-Control": "no-store",
+        "Vary": "Accept",
         "Retry-After": "48",
         "RateLimit-Policy": '"api";q=2;w=60',
         "RateLimit": '"api";r=0;t=48',

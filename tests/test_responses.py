@@ -138,7 +138,7 @@ def test_response_from_elsewhere_becomes_the_refusal_and_keeps_its_other_fields(
     responses.turn_into_refusal(response, decision(), RequestFactory().get("/"))
     refused = responses.refusal(decision())
     assert (response.content, response.status_code) == (refused.content, 429)
-    assert dict(response.items()) == {"Vary": "Cookie", "X-Own": "1", **dict(refused.items())}
+    assert dict(response.items()) == {"Vary": "Cookie, Accept", "X-Own": "1", **dict(refused.items())}
     assert response.cookies["a"].value == "b"
 
 
