@@ -1,6 +1,5 @@
 """Limits on a single view: a function, a method or a class, sync or async."""
 
-import asyncio
 import functools
 import inspect
 import re
@@ -31,7 +30,8 @@ def ratelimit(
     Each of ``limits`` is the name of a limit, or a rate such as ``5/m``, which is a limit of this view
     alone: by ``key`` (a limit's ``key``, or a function of the request; by default ``ip``) and counted by
     ``algorithm`` (by default ``fixed_window``). ``cost`` is a number of units or a function of the request
-    that returns one, 0 meaning that the request is free. Where they refuse, the view is not called and the answer is the 429.
+    that returns one, 0 meaning that the request is free. Where they refuse, the view is not called and the
+    answer is the 429.
 
     Raises, while the view's module is imported, ``TypeError`` where no limit is given, and ``ValueError``
     for a rate, a key, an algorithm or a cost that cannot be used.
@@ -52,7 +52,9 @@ def ratelimit(
             for limit in limits
         ]
         if isinstance(view, type):
-            view.dispatch = _limit(view.dispatch, found, cost)  # type: ignore[attr-defined]
+            if not hasattr(view, "dispatch"):
+                raise TypeError(f"ratelimit: {view!r} is no view: it has no method 'dispatch'")
+            view.dispatch = _limit(view.dispatch, found, cost)
             return view
         return cast(V, _limit(view, found, cost))
 
@@ -68,7 +70,7 @@ def _limit(view: View, limits: Sequence[OnView], cost: Cost) -> View:
         return await enforcement.afinishing(request, _called(view, args, kwargs))
 
     def limited_sync(*args: Any, **kwargs: Any) -> Any:
-        if _is_in_event_loop():  # the method of an async class looks like a sync one
+        if _is_of_async_class(view, args):  # its ``dispatch`` looks like a sync one
             return limited_async(*args, **kwargs)
         request = _request(view, args)
         decision = enforcement.enforce(request, _at(request, limits), cost)
@@ -104,9 +106,7 @@ def _is_rate(limit: str) -> bool:
     return not re.fullmatch(r"[-\w]+", limit)  # a name is a slug
 
 
-def _is_in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+def _is_of_async_class(view: View, args: Sequence[object]) -> bool:
+    bound = getattr(view, "func", view)  # ``method_decorator`` hands over a partial of a bound method
+    instance = getattr(bound, "__self__", args[0] if args else None)
+    return bool(getattr(instance, "view_is_async", False))

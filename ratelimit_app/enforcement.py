@@ -56,6 +56,8 @@ def enforce_matching(request: HttpRequest) -> Decision | None:
 
 async def aenforce(request: HttpRequest, limits: Sequence[LimitLike], cost: Cost = None) -> Decision | None:
     """Apply limits as ``enforce`` does."""
+    if not conf.enable:
+        return None
     return await sync_to_async(enforce)(request, limits, cost)
 
 

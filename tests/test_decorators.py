@@ -1,4 +1,7 @@
+import asyncio
+
 import pytest
+from asgiref.sync import async_to_sync
 from django.http import HttpResponse
 from django.test import RequestFactory
 from django.urls import path
@@ -47,19 +50,35 @@ class ByMethod(View):
         return HttpResponse("ok")
 
 
-async def awaited(request):
-    return HttpResponse("ok")
+@ratelimit("wide")
+async def failing_async(request):
+    raise ZeroDivisionError
 
 
-class Awaited(View):
-    async def get(self, request):
-        return HttpResponse("ok")
+async def nothing_async(request):
+    return None
 
+
+def awaitable(request):
+    made = asyncio.sleep(0)
+    made.close()  # nobody is to await it, and nothing is to warn of that
+    return made
+
+
+#: Views that answer with what is no response, which Django has to say of them.
+BAD = {
+    "nothing": lambda request: None,
+    "nothing-async": nothing_async,
+    "awaitable": awaitable,
+    "text": lambda request: "text",
+}
 
 urlpatterns = [
     path("view/<int:pk>", view),
     path("both", both),
     path("failing", failing),
+    path("failing-async", failing_async),
+    *[path(name, ratelimit("wide")(answer)) for name, answer in BAD.items()],
     path("class", ByClass.as_view()),
     path("method", ByMethod.as_view()),
     path("nosuch", ratelimit("nosuch")(lambda request: HttpResponse("ok"))),
@@ -113,10 +132,29 @@ def test_several_limits_are_one_decision(client):
     assert counts() == {"wide": 2, "tight": 2}
 
 
-def test_view_that_raises_is_counted_and_raises(client):
-    with pytest.raises(ZeroDivisionError):
-        client.get("/failing")
+@pytest.mark.parametrize("middleware", [True, False])
+@pytest.mark.parametrize("where", ["/failing", "/failing-async"])
+def test_view_that_raises_is_counted_and_raises(where, middleware, client, async_client, settings):
+    if not middleware:
+        settings.MIDDLEWARE = []
+    for get in (client.get, async_to_sync(async_client.get)):
+        with pytest.raises(ZeroDivisionError):
+            get(where)
+    assert counts() == {"wide": 2}
+
+
+@pytest.mark.parametrize("middleware", [True, False])
+@pytest.mark.parametrize("where", [name for name in BAD if name != "text"])
+def test_view_that_returns_no_response_gets_the_error_of_django(where, middleware, client, settings):
+    if not middleware:
+        settings.MIDDLEWARE = []
+    with pytest.raises(ValueError, match="didn't return an HttpResponse object"):
+        client.get(f"/{where}")
     assert counts() == {"wide": 1}
+
+
+def test_view_that_returns_something_else_returns_it():
+    assert ratelimit("wide")(BAD["text"])(RequestFactory().get("/")) == "text"
 
 
 @pytest.mark.parametrize(("where", "method"), [("/class", "get"), ("/method", "post")])
@@ -157,3 +195,58 @@ def test_cost_of_the_limit_is_taken(client, settings):
 def test_names_that_are_none_are_an_error(names):
     with pytest.raises(TypeError, match="name of at least one limit"):
         ratelimit(*names)
+
+
+@pytest.mark.parametrize("extra", [{"key": "ip"}, {"key": ""}, {"algorithm": "token_bucket"}], ids=str)
+def test_key_and_algorithm_without_a_rate_are_an_error(extra):
+    with pytest.raises(TypeError, match="a named limit has its own"):
+        ratelimit("tight", "wide", **extra)
+
+
+async def key_async(request):
+    return "me"
+
+
+@pytest.mark.parametrize(
+    ("rate", "extra", "said"),
+    [
+        ("5/q", {}, "rate: unknown unit 'q'"),
+        ("0/m", {}, "quota: a whole number from 1"),
+        ("my limit", {}, "rate: a number per time"),
+        ("", {}, "rate: a number per time"),
+        ("5/month", {"algorithm": "sliding_log"}, "rate: a sliding log has one length"),
+        ("5/m", {"algorithm": "magic"}, "magic"),
+        ("5/m", {"algorithm": 5}, "algorithm: one of"),
+        ("5/m", {"key": "nosuch"}, "key: ip, "),
+        ("5/m", {"key": ""}, "key: ip, "),
+        ("5/m", {"key": "no.such.function"}, "cannot be imported"),
+        ("5/m", {"key": f"{__name__}.ME"}, "is not a function"),
+        ("5/m", {"key": 5}, "key: a limit's key or a function of the request"),
+        ("5/m", {"key": key_async}, "not an async one"),
+    ],
+)
+def test_rate_key_and_algorithm_that_cannot_be_used_are_an_error_at_import(rate, extra, said):
+    with pytest.raises(ValueError, match=said):
+        ratelimit(rate, **extra)(lambda request: HttpResponse())
+    with pytest.raises(ValueError, match=said):
+        method_decorator(ratelimit(rate, **extra), name="get")(type("V", (ByMethod,), {}))
+
+
+@pytest.mark.parametrize("cost", [-1, 1.5, True, "1", [1]], ids=str)
+def test_cost_that_cannot_be_used_is_an_error_at_import(cost):
+    with pytest.raises(ValueError, match="cost: a whole number of units from 0 or a function"):
+        ratelimit("tight", cost=cost)
+
+
+def test_class_that_is_no_view_is_an_error():
+    with pytest.raises(TypeError, match="is no view: it has no method 'dispatch'"):
+        ratelimit("tight")(type("Thing", (), {}))
+
+
+@pytest.mark.parametrize("args", [(), ("text",), (None, None, RequestFactory().get("/"))], ids=range(3))
+def test_call_without_a_request_is_an_error(args):
+    with pytest.raises(TypeError, match="was not called with a request"):
+        view(*args)
+    with pytest.raises(TypeError, match="was not called with a request"):
+        async_to_sync(failing_async)(*args)
+    assert not called
