@@ -23,13 +23,14 @@ OTHER_ACTIONS = "*"
 def named_limits(view: APIView | type[APIView]) -> list[str]:
     """Return the limits that a view names in ``throttle_scope`` and ``throttle_limits``.
 
-    Of a class, or where the action is not known, those of all actions.
+    Of a class, those of all its actions.
     """
     scope: str | None = getattr(view, "throttle_scope", None)
     limits: str | Sequence[str] | Mapping[str, str | Sequence[str]] = getattr(view, "throttle_limits", ())
     if isinstance(limits, Mapping):
-        action = getattr(view, "action", None)
-        chosen = limits.values() if action is None else [limits.get(action, limits.get(OTHER_ACTIONS, ()))]
+        action = getattr(view, "action", None) or OTHER_ACTIONS
+        is_class = isinstance(view, type)
+        chosen = limits.values() if is_class else [limits.get(action, limits.get(OTHER_ACTIONS, ()))]
         found = [name for names in chosen for name in as_list(names)]
     else:
         found = as_list(limits)

@@ -33,6 +33,25 @@ class Throttled(APIView):
     throttle_limits = ("typo_in_limits", "row")
 
 
+class ByAction(Throttled):
+    throttle_scope = None
+    throttle_limits = {"list": ["known", "typo_in_dict"], "*": "typo_of_the_rest"}
+
+
+class Door(RateLimitThrottle):
+    limits = ("row", "typo_in_throttle")
+
+
+class Doored(APIView):
+    throttle_classes = (Door,)
+
+
+class DecoratedMethod(View):
+    @ratelimit("typo_on_method", "5/min")
+    async def get(self, request):
+        return HttpResponse("ok")
+
+
 class OthersThrottle(APIView):
     throttle_classes = ()
     throttle_scope = "not_ours"
@@ -48,6 +67,9 @@ urlpatterns = [
     path("plain", plain),
     path("again", plain),
     path("inner/", include([path("class", Plain.as_view()), path("throttled", Throttled.as_view())])),
+    path("by-action", ByAction.as_view()),
+    path("doored", Doored.as_view()),
+    path("method", DecoratedMethod.as_view()),
     path("others", OthersThrottle.as_view()),
     path("function", function),
 ]
@@ -67,6 +89,10 @@ def test_names_that_nobody_has_declared_are_reported_once_each():
         "typo_on_class",
         "typo_in_scope",
         "typo_in_limits",
+        "typo_in_dict",
+        "typo_of_the_rest",
+        "typo_in_throttle",
+        "typo_on_method",
     ]
     assert f"{__name__}.plain names the limit" in found[0].msg
 
