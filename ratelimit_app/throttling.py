@@ -1,26 +1,27 @@
 """Limits on the views of Django REST framework, and its exception handler for their refusals."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.http.response import HttpResponseBase
 from rest_framework.exceptions import Throttled
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView, set_rollback
-from rest_framework.views import exception_handler as default_handler
 
 from ratelimit_app import enforcement, ledger, responses
 from ratelimit_app.conf import conf
 from ratelimit_app.decision import Decision
 from ratelimit_app.exceptions import RateLimited
 
+if TYPE_CHECKING:  # the framework's views import this module, where it is in DEFAULT_THROTTLE_CLASSES
+    from rest_framework.views import APIView
+
 #: The actions of a viewset that ``throttle_limits`` does not name.
 OTHER_ACTIONS = "*"
 
 
-def named_limits(view: APIView | type[APIView]) -> list[str]:
+def named_limits(view: "APIView | type[APIView]") -> list[str]:
     """Return the limits that a view names in ``throttle_scope`` and ``throttle_limits``.
 
     Of a class, those of all its actions.
@@ -49,7 +50,7 @@ class RateLimitThrottle(BaseThrottle):
 
     _decision: Decision | None = None
 
-    def allow_request(self, request: Request, view: APIView) -> bool:
+    def allow_request(self, request: Request, view: "APIView") -> bool:
         """Count the request; return whether it may go on."""
         names = [*as_list(self.limits), *named_limits(view)]
         self._decision = enforcement.enforce(request, names, getattr(view, "throttle_cost", None))
@@ -67,13 +68,15 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponse
 
     For ``EXCEPTION_HANDLER`` of projects that go without the middleware.
     """
+    from rest_framework import views
+
     request: Request = context["request"]
     refused = enforcement.raised(request, error) if isinstance(error, RateLimited) else None
     if isinstance(error, Throttled):
         refused = enforcement.refusing(request)
     if refused is None:
-        return default_handler(error, context)
-    set_rollback()
+        return views.exception_handler(error, context)
+    views.set_rollback()
     renderer = getattr(request, "accepted_renderer", None)
     if conf.refusal or renderer is None or renderer.media_type != "text/html":
         return responses.refusal(refused, request._request)
@@ -82,7 +85,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponse
     return responses.complete(response, refused)
 
 
-def _finish_with(view: APIView) -> None:
+def _finish_with(view: "APIView") -> None:
     """Let a view finish its request: here, nothing else sees the response."""
     if "finalize_response" in view.__dict__:
         return
