@@ -6,15 +6,17 @@ import http_sf
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.db import connections
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.test import Client
 from django.urls import include, path
 from model_bakery import baker
+from rest_framework.decorators import api_view
 
 from ratelimit_app import limiter
 from ratelimit_app.decorators import ratelimit
-from ratelimit_app.models import Counter
+from ratelimit_app.models import Counter, Limit
 from tests.outages import outage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__), pytest.mark.usefixtures("clock")]
@@ -33,8 +35,34 @@ def streaming(request):
     return StreamingHttpResponse(iter([b"a", b"b"]))
 
 
+async def streaming_async(request):
+    async def parts():
+        yield b"a"
+        yield b"b"
+
+    return StreamingHttpResponse(parts())
+
+
 def failing(request):
     raise ZeroDivisionError
+
+
+def forbidden(request):
+    raise PermissionDenied
+
+
+def missing(request):
+    raise Http404
+
+
+def raising(request):
+    with limiter.limited("named", ME):
+        return HttpResponse("ok")
+
+
+async def raising_async(request):
+    async with limiter.limited("named", ME):
+        return HttpResponse("ok")
 
 
 def busy(request):
@@ -51,7 +79,13 @@ urlpatterns = [
     path("api/things", view, name="things"),
     path("api/things/<int:pk>", view, name="thing"),
     path("api/streaming", streaming),
+    path("api/streaming-async", streaming_async),
     path("api/failing", failing),
+    path("api/forbidden", forbidden),
+    path("api/missing", missing),
+    path("api/raising", raising),
+    path("api/raising-async", raising_async),
+    path("api/raising-drf", api_view(["GET"])(lambda request: raising(request))),
     path("api/busy", busy),
     path("api/awaited", awaited),
     path("api/probe", view, name="probe"),
@@ -177,9 +211,38 @@ def test_view_that_raises_in_its_transaction_is_counted(client, monkeypatch):
     assert statuses(client, "/api/failing", 4) == [500, 500, 429, 429]
 
 
-def test_streaming_answer_carries_the_fields(client):
-    answer = client.get("/api/streaming")
-    assert (answer.getvalue(), parsed(answer, "RateLimit")[0][1]["r"]) == (b"ab", 1)
+@pytest.mark.parametrize("where", ["/api/streaming", "/api/streaming-async"])
+def test_streaming_answer_carries_the_fields_and_stays_one(where, client, async_client):
+    if where == "/api/streaming":  # Django lets no async stream go out by WSGI without a warning
+        answer = client.get(where)
+        assert (answer.streaming, answer.getvalue()) == (True, b"ab")
+    else:
+
+        async def ask():
+            answer = await async_client.get(where)
+            return answer, b"".join([part async for part in answer])
+
+        answer, body = async_to_sync(ask)()
+        assert (answer.streaming, body) == (True, b"ab")
+    assert parsed(answer, "RateLimit")[0][1]["r"] == 1
+
+
+@pytest.mark.parametrize("where", ["/api/raising", "/api/raising-async", "/api/raising-drf"])
+def test_refusal_that_a_view_raises_is_the_429_and_shows_all_limits(where, client, async_client):
+    limiter.consume("named", ME)
+    for get in (client.get, async_to_sync(async_client.get)):
+        answer = get(where)
+        assert (answer.status_code, answer["Retry-After"]) == (429, "60")
+        assert answer.json()["violated-policies"] == ["named"]
+        assert [name for name, _ in parsed(answer, "RateLimit")] == ["api", "named"]
+        assert answer["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("where", ["/api/forbidden", "/api/missing"])
+def test_other_exceptions_are_answered_by_django_with_the_fields(where, client):
+    answer = client.get(where)
+    assert answer.status_code == {"/api/forbidden": 403, "/api/missing": 404}[where]
+    assert parsed(answer, "RateLimit") == [("api", {"r": 1, "t": 60})]
 
 
 def test_429_of_the_views_own_is_left_alone(client):
@@ -314,6 +377,24 @@ def test_status_view_is_never_refused(client, settings):
     limiter.consume("api", ME, cost=2)
     assert statuses(client, "/api/things", 1) == [429]
     assert statuses(client, "/api/status/status/") == [200] * 3
+
+
+@pytest.mark.urls("project.urls")
+def test_probe_and_admin_stay_reachable_under_a_tight_limit_on_every_path(client, settings):
+    staff = baker.make(User, username="ann", is_staff=True, is_superuser=True)
+    staff.set_password("secret")
+    staff.save()
+    baker.make(Limit, name="all", rate="1/day", path=".*", key="ip")
+    assert statuses(client, "/export", 2) == [200, 429]
+    assert statuses(client, "/healthz", 100) == [200] * 100
+    answer = client.post("/admin/login/?next=/admin/", {"username": "ann", "password": "secret"})
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/")
+    change = f"/admin/ratelimit_app/limit/{Limit.objects.get().pk}/change/"
+    form = client.get(change).context["adminform"].form.initial
+    posted = {name: value for name, value in form.items() if value is not None} | {"rate": "9/day"}
+    assert client.post(change, posted).status_code == 302
+    assert statuses(client, "/export", 1) == [200]
+    assert [row.count for row in Counter.objects.all() if row.key.startswith("all")] == [2]
 
 
 # Async, and outages -------------------------------------------------------------------------------
