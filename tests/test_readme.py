@@ -12,11 +12,14 @@ from django.core.management import call_command, get_commands
 from django.test import RequestFactory
 from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
+from django.views import View
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
 from ratelimit_app import algorithms, enforcement, responses
 from ratelimit_app.conf import Configuration
 from ratelimit_app.limits import declared
+from ratelimit_app.throttling import named_limits
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -37,6 +40,8 @@ def test_python_sessions_print_what_they_say():
 def test_settings_and_views_are_usable():
     names = {
         "APIView": APIView,
+        "View": View,
+        "ViewSet": ViewSet,
         "LoginView": LoginView,
         "method_decorator": method_decorator,
         "DATABASES": {},
@@ -49,8 +54,9 @@ def test_settings_and_views_are_usable():
         import_string(path)
     for name, spec in names["RATELIMIT_LIMITS"].items():
         declared(name, spec).full_clean(validate_unique=False)
-    view = names["Reports"]
-    assert {view.throttle_scope, *view.throttle_limits} <= set(names["RATELIMIT_LIMITS"])
+    for view in (names["Reports"], names["Things"]):
+        assert set(named_limits(view)) <= set(names["RATELIMIT_LIMITS"])
+    assert names["search"].ratelimit_names == ("everyone",)
 
 
 @pytest.mark.django_db
@@ -59,7 +65,7 @@ def test_refusal_is_the_one_shown(clock):
     request = RequestFactory().post("/login/")
     while (decision := enforcement.enforce(request, ["login"])) and decision.allowed:
         request = RequestFactory().post("/login/")
-    response = responses.refusal(decision)
+    response = responses.refusal(decision, request)
     head, _, body = blocks("http")[0].partition("\n\n")
     assert json.loads(response.content) == json.loads(body)
     shown = dict(line.split(": ", 1) for line in head.splitlines()[1:])
