@@ -87,8 +87,6 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponse
 
 def _finish_with(view: "APIView") -> None:
     """Let a view finish its request: here, nothing else sees the response."""
-    if "finalize_response" in view.__dict__:
-        return
     finalize: Callable[..., HttpResponseBase] = view.finalize_response
 
     def finalize_and_finish(request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:

@@ -96,6 +96,12 @@ def test_rate_is_read_whole(rate, quota, window, settings):
     assert (decision.quota, decision.policy.window) == (quota, window)
 
 
+def test_rates_that_change_apply_at_once(settings):
+    assert limiter.peek("uploads", ME).quota == 2
+    settings.REST_FRAMEWORK = {"DEFAULT_THROTTLE_RATES": {"uploads": "7/min"}}
+    assert limiter.peek("uploads", ME).quota == 7
+
+
 def test_month_is_a_month_and_no_minute(settings):
     settings.REST_FRAMEWORK = {"DEFAULT_THROTTLE_RATES": {"uploads": "5/month"}}
     assert limiter.peek("uploads", ME).policy.window == "month"

@@ -225,10 +225,11 @@ def test_browsable_api_shows_the_refusal_in_its_page(framework, middleware, clie
 @pytest.mark.parametrize("framework", [{}, HANDLER], ids=["default", "handler"])
 def test_projects_own_page_replaces_that_of_the_browsable_api(framework, middleware, client, settings):
     settings.MIDDLEWARE, settings.REST_FRAMEWORK = middleware, framework
-    settings.RATELIMIT_REFUSAL = "tests.test_entry_points.own"
+    settings.RATELIMIT_REFUSAL = "tests.test_refusals.busy"
     limiter.consume("ten", ME, cost=10)
     answer = client.get("/cost", headers={"Accept": "text/html"})
-    assert (answer.status_code, answer.content) == (503, b"ten: slow down")
+    assert (answer.status_code, answer.content, answer["Retry-After"]) == (503, b"busy", "7")
+    assert answer.cookies["seen"].value == "1"
 
 
 @pytest.mark.django_db(transaction=True)
