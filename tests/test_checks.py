@@ -51,6 +51,16 @@ TABLE = {
     "TIMEOUT": ("E008", [0, 0.5, 10], [-0.1, True, "1", None, math.nan, math.inf]),
     "EXEMPT": ("E009", [[], ["admin:"], ("healthz",)], ["admin:", [5], None]),
     "ENABLE": ("E010", [True, False], ["False", 0, None]),
+    "TRUSTED_PROXIES": (
+        "E011",
+        [0, 2, [], ["10.0.0.0/8", "2001:db8::7"], ("192.0.2.1",)],
+        ["10.0.0.0/8", -1, True, 1.0, None, ["10.0.0.1/8"], ["proxy"], [10], ["::ffff:10.0.0.0/104"]],
+    ),
+    "PROXY_HEADER": (
+        "E012",
+        ["X-Forwarded-For", "forwarded", "CF-Connecting-IP"],
+        ["", "HTTP_X_FORWARDED_FOR", "X-Real-IP:", 5, None],
+    ),
 }
 RIGHT = [(name, value) for name, (_, right, _) in TABLE.items() for value in right]
 WRONG = [(name, number, value) for name, (number, _, wrong) in TABLE.items() for value in wrong]
@@ -128,6 +138,23 @@ def test_counters_on_an_alias_of_the_projects_own_sqlite_file_are_warned_of(monk
         monkeypatch.setitem(connections["ratelimit"].settings_dict, name, own[name])
     shared = connections["default"].vendor == "sqlite"
     assert [message.id for message in found()] == ["ratelimit_app.W001"] * shared
+
+
+@pytest.mark.parametrize(
+    ("trusted", "is_everybody"),
+    [
+        (["0.0.0.0/0"], True),
+        (["10.0.0.0/8", "::/0"], True),
+        (["0.0.0.0/1", "128.0.0.0/1"], True),
+        (["10.0.0.0/8", "::1"], False),
+        (["0.0.0.0/1"], False),
+        ([], False),
+        (3, False),
+    ],
+)
+def test_trust_in_everybody_is_warned_of(trusted, is_everybody, settings):
+    settings.RATELIMIT_TRUSTED_PROXIES = trusted
+    assert [message.id for message in found()] == ["ratelimit_app.W010"] * is_everybody
 
 
 @pytest.mark.django_db(transaction=True)

@@ -14,6 +14,8 @@ VALUES = {
     "refresh": (2, 0),
     "timeout": (0.5, 0),
     "ipv6_prefix": (64, 48),
+    "trusted_proxies": (0, ["10.0.0.0/8"]),
+    "proxy_header": ("X-Forwarded-For", "Forwarded"),
     "headers": (("ietf",), []),
     "refusal": ("", "project.views.ping"),
     "exempt": (("admin:",), []),

@@ -29,6 +29,8 @@ def test_global_is_one_key_for_all():
     ("spec", "words"),
     [
         ("", "got ''"),
+        (["ip"], "a text, got ['ip']"),
+        (None, "a text, got None"),
         ("IP", "ip, user, user_or_ip, session, token, global, header:<name>, path:<parameter>, field:<name>"),
         ("address", "got 'address'"),
         ("header:", "got 'header:'"),

@@ -28,6 +28,8 @@ _DOTTED_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+")
 
 def load(spec: str) -> KeyFunction:
     """Return the function that a limit's ``key`` names; raise ``ValueError`` where there is none."""
+    if not isinstance(spec, str):  # RATELIMIT_LIMITS may hold anything
+        raise ValueError(f"key: a text, got {spec!r}")
     parts = [_load_part(part) for part in spec.split(JOINT)]
     return parts[0] if len(parts) == 1 else functools.partial(combined, parts)
 

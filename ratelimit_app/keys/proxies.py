@@ -56,9 +56,12 @@ def _behind_hops(hops: int, entries: Sequence[str]) -> str:
 def _behind_networks(trusted: Sequence[Network], entries: Sequence[str]) -> str:
     if not entries:
         raise ValueError(f"there is no {conf.proxy_header}")
-    nodes = map(_node, reversed(entries))
-    # Where all are trusted, one of the proxies' own hosts asked: the last one seen is the furthest.
-    return next((node for node in nodes if not _is_trusted(node, trusted)), _node(entries[0]))
+    for entry in reversed(entries):
+        node = _node(entry)
+        if not _is_trusted(node, trusted):
+            return node
+    # One of the proxies' own hosts asked: the last one seen is the furthest.
+    return node
 
 
 def _entries(header: str | None) -> list[str]:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 from django.contrib.auth.models import User
+from django.core.files.uploadhandler import MemoryFileUploadHandler
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import method_decorator
 from rest_framework.exceptions import ValidationError
@@ -56,6 +57,22 @@ class DrfListedTwice(Drf):
 @method_decorator(ratelimit("case"), name="dispatch")
 class EveryWay(Drf):
     """A view that meets one limit in the middleware, in the decorator and in the throttle."""
+
+
+def read_form(request: HttpRequest) -> HttpResponse:
+    """Answer with what a form holds, read by upload handlers of the view's own."""
+    request.upload_handlers = [MemoryFileUploadHandler(request)]
+    return HttpResponse(repr((request.POST.dict(), [file.read() for file in request.FILES.values()])))
+
+
+def read_stream(request: HttpRequest) -> HttpResponse:
+    """Answer with the body, read as a stream."""
+    return HttpResponse(b"".join(iter(lambda: request.read(1_000), b"")))
+
+
+class ReadData(APIView):
+    def post(self, request: Request) -> Response:
+        return Response(repr(request.data))
 
 
 def path_key(request: HttpRequest) -> str:
