@@ -177,7 +177,11 @@ def _enforce(request: HttpRequest, limits: Iterable[LiveLimit], cost: Cost = Non
             entries[limit.space, key] = Entry(limit, part)
         ledger.at_close(request, decision, limiter.leave)
     met = [entries[limit.space, key] for limit, key in keys.items() if (limit.space, key) in entries]
-    return combine([entry.decision for entry in met]) if met else None
+    if not met:
+        return None
+    decision = combine([entry.decision for entry in met])
+    # A refusal speaks of all limits that the request has met: it waits for what they let through, too.
+    return decision if decision.allowed else refusing(request)
 
 
 def check_cost(cost: Cost) -> None:

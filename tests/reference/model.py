@@ -54,6 +54,8 @@ class Rule:
             policy=self.policy,
             shadow=shadow,
             over_quota=True,
+            more_after=wait,
+            at=now / SECOND,
         )
 
 

@@ -225,7 +225,8 @@ class LogContract:
         assert entries() == left
         used = sum(units for _, units, _ in left)
         assert store.advance(log(40, ceiling=6, amount=6 - used + 1)).fits is False
-        assert store.advance(log(40, ceiling=7)) == Outcome(True, used + 1, empty_at=140)
+        more_at = left[0][2]
+        assert store.advance(log(40, ceiling=7)) == Outcome(True, used + 1, empty_at=140, more_at=more_at)
 
     def test_refund_of_an_absent_log_makes_none(self, store):
         store.refund(log())
