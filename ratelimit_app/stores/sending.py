@@ -70,14 +70,14 @@ class Sender:
         Once in any case, unless that is 0: PostgreSQL takes a second to find a deadlock.
         """
         deadline = clock.monotonic() + conf.timeout
-        pause, may_try_again = _FIRST_PAUSE, conf.timeout > 0
+        pause, is_last = _FIRST_PAUSE, not conf.timeout
         while True:
             try:
                 return send()
             except DatabaseError as error:
-                may_try_again = may_try_again or clock.monotonic() < deadline
-                if not may_try_again or not self.is_contention(error):
+                if is_last or not self.is_contention(error):
                     raise
-            may_try_again = False
-            time.sleep(random.uniform(0, pause))  # noqa: S311 (spreads callers, guards nothing)
+            is_last = clock.monotonic() >= deadline
+            # Before the last try, whoever was in the way gets the time to go on.
+            time.sleep(_LONGEST_PAUSE if is_last else random.uniform(0, pause))  # noqa: S311 (guards nothing)
             pause = min(2 * pause, _LONGEST_PAUSE)
