@@ -47,12 +47,14 @@ def main() -> None:
 
 def kinds() -> Iterator[tuple[str, Call]]:
     """Yield what is measured: a name, and a call that makes one decision."""
-    for name in algorithms.names():
+    by_time = [name for name in algorithms.names() if not algorithms.holds(name)]
+    for name in by_time:
         yield name, taking([Policy.parse(ROOMY, name=name, algorithm=name)])
+    yield "concurrency, taken and left", holding(Policy.parse("100/h", algorithm="concurrency"))
     for entries in ENTRIES:
         yield f"sliding_log, {entries:,} in it", taking([filled_log(entries)])
     yield "three limits", taking([Policy.parse(ROOMY, name=f"three-{number}") for number in range(3)])
-    for name in algorithms.names():
+    for name in by_time:
         yield f"{name}, refused", refusing(Policy.parse("1/h", name=f"{name}-full", algorithm=name))
 
 
@@ -62,6 +64,14 @@ def taking(policies: list[Policy]) -> Call:
     def call() -> None:
         if not limiter.consume_all(keys).allowed:
             raise RuntimeError("refused what had room")
+
+    return call
+
+
+def holding(policy: Policy) -> Call:
+    def call() -> None:
+        with limiter.limited(policy, "k"):
+            pass
 
     return call
 

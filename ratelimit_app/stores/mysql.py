@@ -52,13 +52,9 @@ SELECT %(key)s, %(window_start)s,
     ),
     %(expires_at)s
 FROM (
-    SELECT beside, (CAST(beside AS DECIMAL(65)) * %(weight)s + %(scale)s - 1) DIV %(scale)s AS part
-    FROM (
-        SELECT COALESCE((
-            SELECT count FROM ratelimit_app_counter
-            WHERE `key` = %(key)s AND window_start = %(weighed_start)s
-        ), 0) AS beside
-    ) AS last
+    SELECT COALESCE(MAX(count), 0) AS beside,
+        COALESCE(MAX((CAST(count AS DECIMAL(65)) * %(weight)s + %(scale)s - 1) DIV %(scale)s), 0) AS part
+    FROM ratelimit_app_counter WHERE `key` = %(key)s AND window_start = %(weighed_start)s
 ) AS weighed
 WHERE %(first)s + weighed.part <= %(highest)s
 ON DUPLICATE KEY UPDATE
