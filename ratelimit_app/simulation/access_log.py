@@ -105,6 +105,8 @@ def opened(name: str, watch: Watch) -> Iterator[io.BufferedIOBase]:
     read, each time that some are. Raises ``OSError`` where the file cannot be opened.
     """
     with contextlib.ExitStack() as stack:
+        if name == "-" and sys.stdin is None:
+            raise OSError("there is no standard input")
         raw = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
         size = None if name == "-" else os.fstat(raw.fileno()).st_size or None
         told = stack.enter_context(watch(size))

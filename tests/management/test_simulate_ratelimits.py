@@ -340,3 +340,23 @@ def test_bar_is_not_shown_in_a_file(log):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert out.startswith("2/min by ip, 3,000 lines of")
+
+
+@pytest.mark.parametrize(
+    ("rate", "message"),
+    [
+        ("0/s", "--rate: a whole number from 1"),
+        ("1/0s", "--rate: from 0.000001"),
+        ("999999999999999/s", "--rate: too much for boundary"),
+    ],
+)
+def test_rate_that_cannot_be_tried_is_an_error_of_the_option(rate, message):
+    with pytest.raises(CommandError, match=message):
+        simulate("boundary", "--rate", rate)
+
+
+@pytest.mark.parametrize("name", ["directory.png", "n" * 300 + ".png"])
+def test_plot_that_cannot_be_written_is_told_before_the_run(tmp_path, name):
+    (tmp_path / "directory.png").mkdir()
+    with pytest.raises(CommandError, match=r"--plot: .* cannot be written"):
+        simulate("boundary", "--plot", str(tmp_path / name))

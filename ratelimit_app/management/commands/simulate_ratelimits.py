@@ -150,7 +150,13 @@ def _limits(options: dict[str, Any], rate: str | None, burst: int | None) -> lis
             check_units("burst", burst)
         return limits_of(rate, options["algorithm"] or [], burst)
     except ValueError as error:
-        raise CommandError(f"--{error}") from None
+        raise CommandError(f"--{_option(error)}") from None
+
+
+def _option(error: ValueError) -> str:
+    """Return an error of a policy as one of the options: a quota and a window are given by the rate."""
+    field, _, rest = str(error).partition(": ")
+    return f"rate: {rest}" if field in ("quota", "window") else str(error)
 
 
 def _configured(name: str) -> LiveLimit:
@@ -186,7 +192,18 @@ def _plotter(path: Path) -> Callable[[Result], None]:
         raise CommandError(f"--plot: unknown format of {path} (have: {', '.join(plot.formats())})")
     if not path.parent.is_dir():
         raise CommandError(f"--plot: there is no directory {path.parent}")
-    return lambda result: plot.draw(result.tallies, path)
+
+    def draw(result: Result) -> None:
+        try:
+            plot.draw(result.tallies, path)
+        except OSError as error:
+            raise CommandError(f"--plot: {path} cannot be written: {error}") from error
+
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise CommandError(f"--plot: {path} cannot be written: {error}") from error
+    return draw
 
 
 def _first_bad(log: AccessLog) -> str:

@@ -16,8 +16,13 @@ BURST = None
 
 _SECONDS = 2
 
+#: More calls than that, twice for each algorithm, are nothing to wait for.
+_MOST = 1_000_000
+
 
 def run(limits: Sequence[LiveLimit], rng: random.Random, watch: Watch = hidden) -> Result:
+    if limits[0].policy.quota > _MOST:
+        raise ValueError(f"a quota of at most {_MOST:,}, got {limits[0].policy.quota:,}")
     trials = [Trial(named(limit), [Tier(limit)]) for limit in limits]
     for limit, trial in zip(limits, trials, strict=True):
         replay(_around(edge_of(limit), limit.policy.quota), [trial])
