@@ -1,6 +1,7 @@
 """Limits on the views of Django REST framework, and its exception handler for their refusals."""
 
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from django.http.response import HttpResponseBase
@@ -9,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 
-from ratelimit_app import enforcement, ledger, responses
+from ratelimit_app import charging, enforcement, ledger, responses
 from ratelimit_app.conf import conf
 from ratelimit_app.decision import Decision
 from ratelimit_app.exceptions import RateLimited
@@ -86,14 +87,20 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponse
 
 
 def _finish_with(view: "APIView") -> None:
-    """Let a view finish its request: here, nothing else sees the response."""
+    """Let a view finish its request: here, nothing else sees the response, or that there is none."""
     finalize: Callable[..., HttpResponseBase] = view.finalize_response
+    reraise: Callable[[Exception], None] = view.raise_uncaught_exception
 
     def finalize_and_finish(request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response = finalize(request, *args, **kwargs)
         return enforcement.finish(request, response)
 
+    def settle_and_raise(error: Exception) -> None:
+        charging.settle(ledger.plain(view.request), HTTPStatus.INTERNAL_SERVER_ERROR)
+        reraise(error)
+
     view.finalize_response = finalize_and_finish  # type: ignore[method-assign,assignment]
+    view.raise_uncaught_exception = settle_and_raise  # type: ignore[method-assign,assignment]
 
 
 def as_list(names: str | Sequence[str]) -> list[str]:
