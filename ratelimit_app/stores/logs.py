@@ -99,7 +99,7 @@ def append(cursor: CursorWrapper, advance: Advance, logged: Logged, *, total: in
     log = _read(cursor, advance.row, logged)
     used = log.used + advance.amount
     if used > advance.highest:
-        return False, look(cursor, advance, logged)
+        return False, _refused(cursor, advance, logged, log)  # by what was met: others give back meanwhile
     empty_at = max(logged.expires_at, log.empty_at)
     # Entries of a log expire in their order, though the clock may have stepped back.
     expires_at = logged.expires_at if logged.is_held else empty_at
@@ -165,4 +165,4 @@ def _room_at(cursor: CursorWrapper, advance: Advance, logged: Logged, log: _Log,
         cursor.execute(_ROOM_HELD, [advance.row.key, logged.now, log.used + units - advance.ceiling])
     else:
         cursor.execute(_ROOM, [advance.row.key, log.total + units - advance.ceiling])
-    return (cursor.fetchone() or (0,))[0] or 0
+    return (cursor.fetchone() or (0,))[0] or log.oldest_at
