@@ -19,6 +19,7 @@ from rest_framework.request import Request
 
 from ratelimit_app import ledger, limiter
 from ratelimit_app.calls import Receipt
+from ratelimit_app.coroutines import in_thread
 from ratelimit_app.decision import Decision
 from ratelimit_app.ledger import Entry, Ledger
 from ratelimit_app.models import Charge
@@ -45,6 +46,11 @@ def set_cost(request: HttpRequest | Request, limit: str, cost: int) -> None:
 def refund(request: HttpRequest | Request, limit: str) -> None:
     """Say that a request has cost nothing of the limit of that name."""
     set_cost(request, limit, 0)
+
+
+# For async views and streams, which may not wait for the database themselves.
+aset_cost = in_thread(set_cost)
+arefund = in_thread(refund)
 
 
 def fail(request: HttpRequest | Request) -> None:

@@ -96,7 +96,7 @@ async def afinishing(request: HttpRequest | Request, response: Awaitable[Any]) -
         made = await responses.arefusal(raised(request, refusal), request)
     except BaseException:
         if not has_middleware:
-            await asettle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+            await abandon(request)
         raise
     if not has_middleware:
         await asettle(request, getattr(made, "status_code", HTTPStatus.OK))
@@ -134,6 +134,13 @@ async def afinished(request: HttpRequest, response: HttpResponseBase) -> HttpRes
     if responses.is_foreign(response) and refusing(request):
         return await sync_to_async(finished)(request, response)
     return finished(request, response)
+
+
+async def abandon(request: HttpRequest) -> None:
+    """Settle a request that ends without a response (its client has left, say); give back what it holds."""
+    await asettle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+    for decision in ledger.of(request).held:
+        await sync_to_async(limiter.leave)(decision)
 
 
 def decisions(request: HttpRequest | Request) -> list[Decision]:

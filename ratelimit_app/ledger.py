@@ -36,6 +36,7 @@ class Ledger:
     has_failed: bool = False
     is_answered: bool = False
     has_middleware: bool = False
+    held: list[Decision] = dataclasses.field(default_factory=list)
 
     @property
     def decisions(self) -> list[Decision]:
@@ -53,6 +54,7 @@ def at_close(request: HttpRequest, decision: Decision, leave: Callable[[Decision
     """Leave what a decision holds when the response of its request is closed, whichever that will be."""
     if not any(isinstance(part.receipt, Receipt) and part.receipt.is_held for part in decision.parts):
         return
+    of(request).held.append(decision)
     close = request.close
 
     def close_and_leave() -> None:

@@ -1,5 +1,6 @@
 """Limits by path and method, and the fields of all limits on every response; sync and async."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -38,9 +39,13 @@ class RateLimitMiddleware:
         return enforcement.finish(request, response)
 
     async def _call_async(self, request: HttpRequest) -> HttpResponseBase:
-        response = await cast(Awaitable[HttpResponseBase], self.get_response(request))
-        await enforcement.asettle(request, response.status_code)
-        return await enforcement.afinished(request, response)
+        try:
+            response = await cast(Awaitable[HttpResponseBase], self.get_response(request))
+            await enforcement.asettle(request, response.status_code)
+            return await enforcement.afinished(request, response)
+        except asyncio.CancelledError:  # the client has left: there will be no response to close
+            await enforcement.abandon(request)
+            raise
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> Any:
         decision = enforcement.enforce_matching(request)

@@ -1,5 +1,6 @@
 """To wait for one's turn, and to hold something for the length of a block."""
 
+import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
@@ -68,9 +69,20 @@ class Limited:
         self._leave(self._decisions.pop())
 
     async def __aenter__(self) -> Decision:
-        return await in_thread(self.__enter__)()
+        before = len(self._decisions)
+        try:
+            return await in_thread(self.__enter__)()
+        except asyncio.CancelledError:
+            # The thread has gone on: what it has taken meanwhile is given back.
+            await in_thread(self._leave_since)(before)
+            raise
+
+    def _leave_since(self, before: int) -> None:
+        for decision in self._decisions[before:]:
+            self._leave(decision)
+        del self._decisions[before:]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await in_thread(self.__exit__)(kind, error, trace)
+        await asyncio.shield(in_thread(self.__exit__)(kind, error, trace))

@@ -5,10 +5,11 @@ import logging
 import threading
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth import authenticate
 from django.db import connections
 from django.http import HttpResponse, StreamingHttpResponse
-from django.test import Client, RequestFactory
+from django.test import AsyncClient, Client, RequestFactory
 from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -53,6 +54,15 @@ def plain(request):
 async def awaited(request):
     await asyncio.sleep(0)
     return HttpResponse("ok", status=behave(request))
+
+
+@ratelimit("tokens")
+async def telling_late(request):
+    async def parts():
+        yield "ok"
+        await charging.aset_cost(request, "tokens", 3)
+
+    return StreamingHttpResponse(parts())
 
 
 @method_decorator(ratelimit("tokens"), name="dispatch")
@@ -119,6 +129,7 @@ def inline(request):
 
 
 urlpatterns = [
+    path("telling-late", telling_late),
     path("plain", plain),
     path("awaited", awaited),
     path("class", ByClass.as_view()),
@@ -215,6 +226,17 @@ def test_request_costs_what_its_charge_says(
     assert used() == cost
     if answer.status_code != 429:
         assert shown(answer) == f"r={max(0, 5 - cost)}"
+
+
+def test_async_stream_may_tell_its_cost_while_it_is_sent(charge):
+    charge("after")
+
+    async def visit():
+        response = await AsyncClient().get("/telling-late")
+        return [part async for part in response.streaming_content]
+
+    assert async_to_sync(visit)() == [b"ok"]
+    assert used() == 3
 
 
 @pytest.mark.parametrize("where", ["/plain", "/awaited", "/class", "/framework"])

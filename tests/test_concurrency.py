@@ -1,5 +1,7 @@
 """Limits of how many run at once: taken on entry, given back at the end, whatever the end is."""
 
+import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,17 +14,21 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 from django.db import connections
 from django.http import HttpResponse, StreamingHttpResponse
+from django.test import AsyncRequestFactory
 from django.urls import path
 from model_bakery import baker
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from ratelimit_app import limiter
+from ratelimit_app import enforcement, limiter
+from ratelimit_app.decision import Decision
 from ratelimit_app.decorators import ratelimit
 from ratelimit_app.exceptions import RateLimited
+from ratelimit_app.middleware import RateLimitMiddleware
 from ratelimit_app.models import Limit, LoggedCall
 from ratelimit_app.policy import Policy
 from ratelimit_app.throttling import RateLimitThrottle
+from ratelimit_app.waiting import Limited
 from tests.conftest import NOON
 from tests.races import in_processes, in_threads
 
@@ -194,6 +200,46 @@ def test_block_in_async_code_holds_its_unit():
     assert limiter.peek(TWO, "k").used == 0
 
 
+@pytest.mark.django_db(transaction=True)
+def test_request_whose_client_has_left_holds_nothing():
+    async def leave_early(request):
+        await enforcement.aenforce(request, ["exports"])
+        assert (await limiter.apeek("exports", ME)).used == 1
+        raise asyncio.CancelledError
+
+    async def ask():
+        with contextlib.suppress(asyncio.CancelledError):
+            await RateLimitMiddleware(leave_early)(AsyncRequestFactory().get("/"))
+        return (await limiter.apeek("exports", ME)).used
+
+    assert async_to_sync(ask)() == 0
+
+
+def test_block_that_is_cancelled_while_it_takes_gives_back():
+    started, may_go_on, left = threading.Event(), threading.Event(), []
+
+    def take():
+        started.set()
+        assert may_go_on.wait(30)
+        return Decision(True, "exports", "k", 1)
+
+    async def enter():
+        async with Limited(take, left.append):
+            pytest.fail("it was cancelled before")
+
+    async def cancel():
+        task = asyncio.ensure_future(enter())
+        while not started.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        asyncio.get_running_loop().call_soon(may_go_on.set)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    async_to_sync(cancel)()
+    assert len(left) == 1
+
+
 # Many at once -------------------------------------------------------------------------------------
 
 
@@ -240,7 +286,8 @@ django.setup()
 from django.db import connections
 for alias, name in zip(sys.argv[1::2], sys.argv[2::2]):
     connections.databases[alias]["NAME"] = name
-from ratelimit_app import limiter
+from ratelimit_app import enforcement, limiter
+from ratelimit_app.decision import Decision
 from ratelimit_app.policy import Policy
 with limiter.limited(Policy.parse("1/2s", name="killed", algorithm="concurrency"), "k"):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -45,6 +45,8 @@ def _fields(request: HttpRequest) -> Mapping[str, object]:
     kind = request.content_type or ""
     if not (kind in (FORM, UPLOAD) or kind.endswith(JSON)) or not _is_utf_8(request):
         return {}
+    if kind in (FORM, UPLOAD) and "_post" in request.__dict__ and "_body" not in request.__dict__:
+        return request.POST  # the check of CSRF, say, has read the body
     try:
         body = _body(request)
         return _parsed(kind, request, body) if body else {}
