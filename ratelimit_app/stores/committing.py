@@ -106,5 +106,6 @@ def _open_second(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
             type(living).close(living)
 
     connection.close = close_both  # type: ignore[method-assign]
-    weakref.finalize(connection, second.close)
+    # Collected in an event loop, the second must not ask whether it may be closed there: ``close`` does.
+    weakref.finalize(connection, second._close)  # type: ignore[attr-defined]
     return second

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import DatabaseError, close_old_connections, connections, transaction
 from model_bakery import baker
 
@@ -181,6 +182,30 @@ class ServerStoreContract(StoreContract):
         assert self.is_gone(sessions[0])
 
     @pytest.mark.django_db(transaction=True)
+    def test_second_connection_that_is_collected_in_an_event_loop_ends_too(self, store):
+        sessions = []
+
+        def count():
+            first = connections[ALIAS]
+            with transaction.atomic(using=ALIAS):
+                store.advance(advance())
+                sessions.append(self.session(store.connection()))
+            first.connection.close()  # the driver's, so that the second is not told
+
+        async def collect():
+            gc.collect()
+
+        thread = threading.Thread(target=count)
+        gc.disable()
+        try:
+            thread.start()
+            thread.join(_PATIENCE)
+            del thread
+            async_to_sync(collect)()
+        finally:
+            gc.enable()
+        assert self.is_gone(sessions[0])
+
     @pytest.mark.django_db(transaction=True)
     def test_connection_that_the_server_has_ended_is_opened_anew(self, store):
         store.advance(advance())
