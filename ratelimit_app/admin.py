@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 
 from ratelimit_app.counters_page import CountersPage
+from ratelimit_app.limit_override import cleaned_key
 from ratelimit_app.limits import declared, in_code, load_declared
 from ratelimit_app.models import Limit, LimitOverride
-from ratelimit_app.overrides import normal_key
 
 if typing.TYPE_CHECKING:
     from django.contrib.admin.options import InlineModelAdmin
@@ -25,10 +25,7 @@ MAX_INLINE = 50
 class LimitOverrideForm(forms.ModelForm):  # type: ignore[type-arg] # not generic at run time
     def clean_key(self) -> str:
         """Write the key in its one way before two rows of a form are compared."""
-        try:
-            return normal_key(self.cleaned_data["key"])
-        except ValueError as error:
-            raise forms.ValidationError(str(error)) from error
+        return cleaned_key(self.cleaned_data["key"])
 
 
 class LimitOverrideInline(admin.TabularInline):  # type: ignore[type-arg] # not generic at run time

@@ -1,6 +1,7 @@
 """One limit asked by one key at one instant: the row change, and the decision that its outcome means."""
 
 import dataclasses
+import datetime
 import threading
 
 from ratelimit_app import algorithms, overrides, windows
@@ -93,6 +94,12 @@ class Receipt:
         return self.call.advance.logged is not None and self.call.advance.logged.is_held
 
 
+def check_final_cost(cost: object) -> None:
+    """Raise ``ValueError`` unless a cost is one that a call may have had in the end."""
+    if type(cost) is not int or cost < 0:
+        raise ValueError(f"cost: a whole number of units from 0, got {cost!r}")
+
+
 def answer(limit: LiveLimit, key: str, cost: int, now: int) -> Call | Decision:
     """Plan the call by the policy that applies to its key, or decide it where an override does."""
     override = limit.overrides.find(key, now)
@@ -118,7 +125,9 @@ def plan(limit: LiveLimit, key: str, cost: int, now: int) -> Call:
     """Plan the row change that takes ``cost`` units at an instant (integer microseconds)."""
     policy = limit.policy
     algorithm = algorithms.load(policy.algorithm)
-    span = algorithm.span(policy, now, conf.time_zone)
+    # Only a calendar window asks for the zone, whose look-up would be a tenth of a plan.
+    zone = conf.time_zone if isinstance(policy.window, str) else datetime.timezone.utc
+    span = algorithm.span(policy, now, zone)
     # Whatever costs more than any quota is refused alike, and fits the column where it is counted.
     change = algorithm.plan(policy, span, min(cost, MAX_QUOTA + 1), now)
     advance = Advance(

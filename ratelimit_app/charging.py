@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from rest_framework.request import Request
 
 from ratelimit_app import ledger, limiter
-from ratelimit_app.calls import Receipt
+from ratelimit_app.calls import Receipt, check_final_cost
 from ratelimit_app.coroutines import in_thread
 from ratelimit_app.decision import Decision
 from ratelimit_app.ledger import Entry, Ledger
@@ -35,8 +35,7 @@ def set_cost(request: HttpRequest | Request, limit: str, cost: int) -> None:
     The last word before the response counts; after it, the first. A limit that the request has not met is
     not charged. Raises ``ValueError`` for a cost that is no such number.
     """
-    if type(cost) is not int or cost < 0:
-        raise ValueError(f"cost: a whole number of units from 0, got {cost!r}")
+    check_final_cost(cost)
     made = ledger.of(request)
     made.costs[limit] = cost
     if made.is_answered:

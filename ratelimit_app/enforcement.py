@@ -21,7 +21,7 @@ from ratelimit_app.decision import Decision, combine
 from ratelimit_app.exceptions import RateLimited
 from ratelimit_app.ledger import Entry
 from ratelimit_app.limits import LiveLimit, Snapshot
-from ratelimit_app.reporting import report
+from ratelimit_app.reporting import name_of, report
 
 #: The name of a limit, or one that a view brings along.
 LimitLike = str | LiveLimit
@@ -205,9 +205,9 @@ def _units(cost: Cost, request: HttpRequest) -> int | None:
         units = cost(request) if callable(cost) else cost
         if _is_units(units):
             return units
-        report(logging.ERROR, "The cost %s is %.60r: no whole number of units from 0", _path(cost), units)
+        report(logging.ERROR, "The cost %s is %.60r: no whole number of units from 0", name_of(cost), units)
     except Exception:
-        report(logging.ERROR, "The cost function %s failed", _path(cost), exc_info=True)
+        report(logging.ERROR, "The cost function %s failed", name_of(cost), exc_info=True)
     return None
 
 
@@ -223,7 +223,3 @@ def _is_exempt(match: ResolverMatch | None) -> bool:
         match.view_name == exempt or (exempt.endswith(":") and match.view_name.startswith(exempt))
         for exempt in conf.exempt
     )
-
-
-def _path(function: object) -> str:
-    return getattr(function, "__qualname__", repr(function))

@@ -29,7 +29,7 @@ class KeyField(ExactTextField):
     """A key as ``overrides.normal_key`` writes it, whichever way it was given."""
 
     def clean(self, value: Any, model_instance: models.Model | None) -> Any:
-        return _normal(super().clean(value, model_instance))
+        return cleaned_key(super().clean(value, model_instance))
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         text = super().pre_save(model_instance, add)
@@ -118,7 +118,8 @@ class LimitOverride(models.Model):
                 raise ValueError(f"{field}: only where the effect is rate, got {value!r}")
 
 
-def _normal(text: str) -> str:
+def cleaned_key(text: str) -> str:
+    """Return a key as it is stored; raise ``ValidationError`` for what is none."""
     try:
         return overrides.normal_key(text)
     except ValueError as error:

@@ -123,8 +123,7 @@ def settle(decision: Decision, cost: int) -> None:
     Raises ``ValueError`` for a cost that is no whole number from 0, and for a decision that was settled
     before.
     """
-    if type(cost) is not int or cost < 0:
-        raise ValueError(f"cost: a whole number of units from 0, got {cost!r}")
+    calls.check_final_cost(cost)
     receipts = [part.receipt for part in decision.parts if isinstance(part.receipt, Receipt)]
     receipts = [receipt for receipt in receipts if not receipt.is_held]  # what is held, its block gives back
     opened = [receipt for receipt in receipts if receipt.close()]

@@ -24,6 +24,11 @@ def report(level: int, message: str, *args: object, exc_info: bool = False) -> N
     logger.log(level, message, *args, exc_info=exc_info)
 
 
+def name_of(function: object) -> str:
+    """Return what a report calls a project's function."""
+    return getattr(function, "__qualname__", repr(function))
+
+
 def forget() -> None:
     """Report everything anew, because what was wrong may have been mended."""
     _reported.clear()

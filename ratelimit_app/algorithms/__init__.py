@@ -140,6 +140,18 @@ class Algorithm(typing.Protocol):
     def judge(self, policy: "Policy", span: Span, cost: int, now: int, state: State, /) -> Verdict: ...
 
 
+def check_one_length(policy: "Policy", what: str) -> None:
+    """Raise ``ValueError`` where a policy has a calendar window; ``what`` is the way of counting."""
+    if isinstance(policy.window, str):
+        raise ValueError(f"rate: {what} has one length, a calendar {policy.window} has not")
+
+
+def check_no_burst(policy: "Policy", what: str) -> None:
+    """Raise ``ValueError`` where a policy has a burst; ``what`` is the way of counting."""
+    if policy.burst is not None:
+        raise ValueError(f"burst: {what} has none, its quota is its burst; got {policy.burst!r}")
+
+
 def kept_until(instant: int) -> int:
     """Return when a row may be pruned that is needed until an instant, and changes with every call."""
     return (instant // _EXPIRY_STEP + 1) * _EXPIRY_STEP

@@ -7,7 +7,16 @@ something is given back it counts as a sliding log does, and waits are for what 
 import dataclasses
 import datetime
 
-from ratelimit_app.algorithms import Logged, Plan, Span, State, Verdict, sliding_log
+from ratelimit_app.algorithms import (
+    Logged,
+    Plan,
+    Span,
+    State,
+    Verdict,
+    check_no_burst,
+    check_one_length,
+    sliding_log,
+)
 from ratelimit_app.policy import Policy
 
 #: What is taken is given back when the response is closed, or the block ends.
@@ -18,10 +27,8 @@ _MAX_QUOTA = 100_000
 
 
 def check(policy: Policy) -> None:
-    if isinstance(policy.window, str):
-        raise ValueError(f"rate: what is held has one time to live, a calendar {policy.window} has not")
-    if policy.burst is not None:
-        raise ValueError(f"burst: a quota of what is held has none; got {policy.burst!r}")
+    check_one_length(policy, "the time to live of what is held")
+    check_no_burst(policy, "a limit of what is held")
     if policy.quota > _MAX_QUOTA:
         raise ValueError(f"rate: at most {_MAX_QUOTA:,} units are held at once, got {policy.quota:,}")
 

@@ -7,13 +7,12 @@ to midnight in the time zone. Across an edge, twice the quota may pass within a 
 import datetime
 
 from ratelimit_app import windows
-from ratelimit_app.algorithms import Plan, Span, State, Verdict
+from ratelimit_app.algorithms import Plan, Span, State, Verdict, check_no_burst
 from ratelimit_app.policy import Policy
 
 
 def check(policy: Policy) -> None:
-    if policy.burst is not None:
-        raise ValueError(f"burst: a fixed window has none, its quota is its burst; got {policy.burst!r}")
+    check_no_burst(policy, "a fixed window")
 
 
 def span(policy: Policy, now: int, zone: datetime.tzinfo) -> Span:

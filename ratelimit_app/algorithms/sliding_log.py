@@ -6,7 +6,16 @@ entry holds the running total of units, so that no entries need to be added up, 
 
 import datetime
 
-from ratelimit_app.algorithms import Logged, Plan, Span, State, Verdict, kept_until
+from ratelimit_app.algorithms import (
+    Logged,
+    Plan,
+    Span,
+    State,
+    Verdict,
+    check_no_burst,
+    check_one_length,
+    kept_until,
+)
 from ratelimit_app.policy import Policy
 from ratelimit_app.windows import to_microseconds
 
@@ -15,10 +24,8 @@ _MAX_QUOTA = 1_000_000_000
 
 
 def check(policy: Policy) -> None:
-    if isinstance(policy.window, str):
-        raise ValueError(f"rate: a sliding log has one length, a calendar {policy.window} has not")
-    if policy.burst is not None:
-        raise ValueError(f"burst: a sliding log has none, its quota is its burst; got {policy.burst!r}")
+    check_one_length(policy, "a sliding log")
+    check_no_burst(policy, "a sliding log")
     if policy.quota > _MAX_QUOTA:
         raise ValueError(f"rate: a sliding log holds {_MAX_QUOTA:,} units at most, got {policy.quota:,}")
 

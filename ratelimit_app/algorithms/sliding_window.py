@@ -7,15 +7,13 @@ a window's length ago, as if its calls had come evenly. That part is never round
 import datetime
 
 from ratelimit_app import windows
-from ratelimit_app.algorithms import Plan, Span, State, Verdict, Weighed
+from ratelimit_app.algorithms import Plan, Span, State, Verdict, Weighed, check_no_burst, check_one_length
 from ratelimit_app.policy import Policy
 
 
 def check(policy: Policy) -> None:
-    if isinstance(policy.window, str):
-        raise ValueError(f"rate: a sliding window has one length, a calendar {policy.window} has not")
-    if policy.burst is not None:
-        raise ValueError(f"burst: a sliding window has none, its quota is its burst; got {policy.burst!r}")
+    check_one_length(policy, "a sliding window")
+    check_no_burst(policy, "a sliding window")
 
 
 def span(policy: Policy, now: int, zone: datetime.tzinfo) -> Span:

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
 from ratelimit_app.keys.addresses import ip
-from ratelimit_app.reporting import report
+from ratelimit_app.reporting import name_of, report
 
 KeyFunction = Callable[[HttpRequest], str | None]
 
@@ -42,13 +42,11 @@ def own(function: Callable[[HttpRequest], object]) -> KeyFunction:
                 return None
             if isinstance(value, str | int | uuid.UUID):
                 return str(value)
-            report(logging.ERROR, "The key function %s returned a %s", _path(function), type(value).__name__)
+            report(
+                logging.ERROR, "The key function %s returned a %s", name_of(function), type(value).__name__
+            )
         except (Exception, SystemExit):
-            report(logging.ERROR, "The key function %s failed", _path(function), exc_info=True)
+            report(logging.ERROR, "The key function %s failed", name_of(function), exc_info=True)
         return ip(request)
 
     return key
-
-
-def _path(function: Callable[[HttpRequest], object]) -> str:
-    return getattr(function, "__qualname__", repr(function))

@@ -163,8 +163,8 @@ class ServerStoreContract(StoreContract):
         with transaction.atomic(using=ALIAS):
             assert store.advance(advance()).count == 2
 
-    @pytest.mark.django_db(transaction=True)
-    def test_second_connection_ends_with_its_thread(self, store):
+    def lost_thread(self, store):
+        """Run a thread that counts in a transaction and closes nothing; return its second session."""
         sessions = []
 
         def count():
@@ -177,34 +177,26 @@ class ServerStoreContract(StoreContract):
         thread = threading.Thread(target=count)
         thread.start()
         thread.join(_PATIENCE)
-        del thread
+        return sessions[0]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_second_connection_ends_with_its_thread(self, store):
+        session = self.lost_thread(store)
         gc.collect()
-        assert self.is_gone(sessions[0])
+        assert self.is_gone(session)
 
     @pytest.mark.django_db(transaction=True)
     def test_second_connection_that_is_collected_in_an_event_loop_ends_too(self, store):
-        sessions = []
-
-        def count():
-            first = connections[ALIAS]
-            with transaction.atomic(using=ALIAS):
-                store.advance(advance())
-                sessions.append(self.session(store.connection()))
-            first.connection.close()  # the driver's, so that the second is not told
-
         async def collect():
             gc.collect()
 
-        thread = threading.Thread(target=count)
         gc.disable()
         try:
-            thread.start()
-            thread.join(_PATIENCE)
-            del thread
+            session = self.lost_thread(store)
             async_to_sync(collect)()
         finally:
             gc.enable()
-        assert self.is_gone(sessions[0])
+        assert self.is_gone(session)
 
     @pytest.mark.django_db(transaction=True)
     def test_connection_that_the_server_has_ended_is_opened_anew(self, store):
