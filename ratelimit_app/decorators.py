@@ -64,10 +64,15 @@ def ratelimit(
 def _limit(view: View, limits: Sequence[OnView], cost: Cost) -> View:
     async def limited_async(*args: Any, **kwargs: Any) -> Any:
         request = _request(view, args)
-        decision = await enforcement.aenforce(request, _at(request, limits), cost)
-        if decision is not None and not decision.allowed:
-            return await responses.arefusal(decision, request)
-        return await enforcement.afinishing(request, _called(view, args, kwargs))
+
+        async def respond() -> Any:
+            decision = await enforcement.aenforce(request, _at(request, limits), cost)
+            if decision is not None and not decision.allowed:
+                return await responses.arefusal(decision, request)
+            return await _called(view, args, kwargs)
+
+        # The client may leave while the limits are asked, too.
+        return await enforcement.afinishing(request, respond())
 
     def limited_sync(*args: Any, **kwargs: Any) -> Any:
         if _is_of_async_class(view, args):  # its ``dispatch`` looks like a sync one

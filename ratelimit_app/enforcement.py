@@ -17,6 +17,7 @@ from rest_framework.request import Request
 
 from ratelimit_app import charging, ledger, limiter, responses
 from ratelimit_app.conf import conf
+from ratelimit_app.coroutines import in_thread
 from ratelimit_app.decision import Decision, combine
 from ratelimit_app.exceptions import RateLimited
 from ratelimit_app.ledger import Entry
@@ -58,7 +59,7 @@ async def aenforce(request: HttpRequest, limits: Sequence[LimitLike], cost: Cost
     """Apply limits as ``enforce`` does."""
     if not conf.enable:
         return None
-    return await sync_to_async(enforce)(request, limits, cost)
+    return await in_thread(enforce)(request, limits, cost)
 
 
 async def aenforce_matching(request: HttpRequest) -> Decision | None:
@@ -68,7 +69,7 @@ async def aenforce_matching(request: HttpRequest) -> Decision | None:
     known = limiter.known_limits()
     if known is not None and not _matching(known, request):
         return None
-    return await sync_to_async(enforce_matching)(request)
+    return await in_thread(enforce_matching)(request)
 
 
 def finishing(request: HttpRequest | Request, respond: Callable[[], Any]) -> Any:
@@ -107,7 +108,7 @@ async def asettle(request: HttpRequest, status: int) -> None:
     """Charge what the request has cost, in a thread if the database has to be asked."""
     dues = charging.due(request, status)
     if any(map(charging.is_change, dues)):
-        await sync_to_async(charging.pay)(request, dues)
+        await in_thread(charging.pay)(request, dues)
     else:
         charging.pay(request, dues)
 
@@ -136,11 +137,14 @@ async def afinished(request: HttpRequest, response: HttpResponseBase) -> HttpRes
     return finished(request, response)
 
 
-async def abandon(request: HttpRequest) -> None:
+def _abandon(request: HttpRequest) -> None:
     """Settle a request that ends without a response (its client has left, say); give back what it holds."""
-    await asettle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+    charging.settle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
     for decision in ledger.of(request).held:
-        await sync_to_async(limiter.leave)(decision)
+        limiter.leave(decision)
+
+
+abandon = in_thread(_abandon)
 
 
 def decisions(request: HttpRequest | Request) -> list[Decision]:

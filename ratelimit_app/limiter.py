@@ -100,7 +100,8 @@ def wait(limit: LimitLike, key: str, *, max_wait: float, cost: int | None = None
 
 async def wait_async(limit: LimitLike, key: str, *, max_wait: float, cost: int | None = None) -> Decision:
     """Wait as ``wait`` does, and let others go on meanwhile."""
-    return await waiting.wait_async(lambda: consume(limit, key, cost=cost), max_wait)
+    take = in_thread(lambda: consume(limit, key, cost=cost), undo=_undo)
+    return await waiting.wait_async(take, max_wait)
 
 
 def leave(decision: Decision) -> None:
@@ -133,6 +134,12 @@ def settle(decision: Decision, cost: int) -> None:
         raise ValueError("decision: it was settled before")
 
 
+def _undo(decision: Decision) -> None:
+    """Give back what a call has taken whose caller was cancelled, and will never know."""
+    leave(decision)
+    settle(decision, 0)
+
+
 def reset(limit: LimitLike, key: str) -> None:
     """Forget what a key has used of a limit."""
     _check({limit: key}, None)
@@ -145,8 +152,8 @@ def reset(limit: LimitLike, key: str) -> None:
 
 
 # For async callers: the same, in a thread, because the database drivers know no other way.
-aconsume = in_thread(consume)
-aconsume_all = in_thread(consume_all)
+aconsume = in_thread(consume, undo=_undo)
+aconsume_all = in_thread(consume_all, undo=_undo)
 apeek = in_thread(peek)
 apeek_all = in_thread(peek_all)
 arefund = in_thread(refund)

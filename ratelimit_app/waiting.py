@@ -1,7 +1,9 @@
 """To wait for one's turn, and to hold something for the length of a block."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from ratelimit_app import clock
@@ -21,11 +23,10 @@ def wait(take: Take, max_wait: float) -> Decision:
     return decision
 
 
-async def wait_async(take: Take, max_wait: float) -> Decision:
+async def wait_async(take: Callable[[], Awaitable[Decision]], max_wait: float) -> Decision:
     """Wait as ``wait`` does, and let others go on meanwhile."""
-    taking = in_thread(take)
     left = _checked(max_wait)
-    while (pause := _pause(decision := await taking(), left)) is not None:
+    while (pause := _pause(decision := await take(), left)) is not None:
         await clock.sleep_async(pause)
         left -= pause
     return decision
@@ -48,41 +49,48 @@ class Limited:
     """A block that runs only where a limit allows it, for ``with`` and ``async with``.
 
     Entering it takes, and raises ``RateLimited`` where the limit refuses; the block gets the decision.
-    Leaving it gives back what is only held, as by a limit of how many run at once.
+    Leaving it gives back what is only held, as by a limit of how many run at once. Threads and tasks
+    may share it: each leaves what it has entered itself.
     """
 
     def __init__(self, take: Take, leave: Callable[[Decision], None]) -> None:
         self._take = take
         self._leave = leave
-        self._decisions: list[Decision] = []
+        self._inside: dict[object, list[Decision]] = {}
 
     def __enter__(self) -> Decision:
-        decision = self._take()
-        if not decision.allowed:
-            raise RateLimited(decision)
-        self._decisions.append(decision)
-        return decision
+        return self._entered(self._take())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave(self._decisions.pop())
+        self._leave(self._left())
 
     async def __aenter__(self) -> Decision:
-        before = len(self._decisions)
-        try:
-            return await in_thread(self.__enter__)()
-        except asyncio.CancelledError:
-            # The thread has gone on: what it has taken meanwhile is given back.
-            await in_thread(self._leave_since)(before)
-            raise
-
-    def _leave_since(self, before: int) -> None:
-        for decision in self._decisions[before:]:
-            self._leave(decision)
-        del self._decisions[before:]
+        return self._entered(await in_thread(self._take, undo=self._leave)())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.shield(in_thread(self.__exit__)(kind, error, trace))
+        await in_thread(self._leave)(self._left())
+
+    def _entered(self, decision: Decision) -> Decision:
+        if not decision.allowed:
+            raise RateLimited(decision)
+        self._inside.setdefault(_caller(), []).append(decision)
+        return decision
+
+    def _left(self) -> Decision:
+        caller = _caller()
+        decision = self._inside[caller].pop()
+        if not self._inside[caller]:
+            del self._inside[caller]
+        return decision
+
+
+def _caller() -> object:
+    """Return the task that is running, or else the thread."""
+    with contextlib.suppress(RuntimeError):  # no event loop runs here
+        if task := asyncio.current_task():
+            return task
+    return threading.get_ident()
