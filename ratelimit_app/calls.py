@@ -62,10 +62,11 @@ class Call:
 
     def taken(self, outcome: Outcome) -> "Call":
         """Return this call as it was taken."""
-        advance = self.advance
-        logged = advance.logged and dataclasses.replace(
-            advance.logged, expires_at=outcome.empty_at, entry=outcome.entry
-        )
+        advance, logged = self.advance, self.advance.logged
+        if logged and logged.is_held:
+            logged = dataclasses.replace(logged, entry=outcome.entry)
+        elif logged:
+            logged = dataclasses.replace(logged, expires_at=outcome.empty_at)
         return dataclasses.replace(
             self, advance=dataclasses.replace(advance, logged=logged), count=outcome.count
         )

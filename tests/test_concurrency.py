@@ -12,6 +12,7 @@ import time
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
+from django.core.management import call_command
 from django.db import connections
 from django.http import HttpResponse, StreamingHttpResponse
 from django.test import AsyncRequestFactory
@@ -139,6 +140,20 @@ def test_leaving_twice_gives_back_once():
     limiter.leave(first)
     limiter.leave(first)
     assert limiter.peek(TWO, "k").used == 1
+
+
+@pytest.mark.parametrize("forget", ["prune", "reset"])
+def test_leaving_late_frees_nobody_elses_unit(clock, forget):
+    late = [limiter.consume(TWO, "k") for _ in range(2)]
+    clock.advance(200)
+    if forget == "prune":
+        call_command("prune_ratelimits", verbosity=0)
+    else:
+        limiter.reset(TWO, "k")
+    assert [limiter.consume(TWO, "k").allowed for _ in range(3)] == [True, True, False]
+    for decision in late:
+        limiter.leave(decision)
+    assert limiter.peek(TWO, "k").used == 2
 
 
 def test_several_limits_are_held_together_or_not_at_all():

@@ -69,7 +69,8 @@ class Weighed:
 class Logged:
     """Each amount that is taken is an entry of a log, too: it counts until the entry has expired.
 
-    What is only held counts until the entry is given back, by the number ``entry``, or has expired.
+    What is only held counts until the entry is given back, by the number ``entry`` and its expiry, or
+    has expired.
     """
 
     now: int

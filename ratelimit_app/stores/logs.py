@@ -56,7 +56,8 @@ _SET_ASIDE = """
 UPDATE ratelimit_app_loggedcall SET sequence = -sequence
 WHERE ratelimit_app_loggedcall.key = %s AND sequence > %s
 """
-_GIVE_BACK = _FORGET + " AND sequence = %s"
+# The numbers begin anew with the head of a log, when that was pruned or reset: the expiry tells whose it is.
+_GIVE_BACK = _FORGET + " AND sequence = %s AND expires_at = %s"
 _PUT_BACK = """
 UPDATE ratelimit_app_loggedcall SET sequence = -sequence - %s
 WHERE ratelimit_app_loggedcall.key = %s AND sequence < 0
@@ -118,7 +119,7 @@ def refund(cursor: CursorWrapper, advance: Advance, logged: Logged) -> None:
     """
     row = advance.row
     if logged.is_held:
-        cursor.execute(_GIVE_BACK, [row.key, logged.entry])
+        cursor.execute(_GIVE_BACK, [row.key, logged.entry, logged.expires_at])
         return
     cursor.execute(_LOCK, [row.key, row.window_start])
     log = _read(cursor, row, logged)

@@ -59,9 +59,9 @@ class MemoryStore:
             counter = self._find(advance.row)
             if counter is None:
                 return
-            if isinstance(counter.log, Holdings):
-                counter.log.give_back(advance.logged.entry if advance.logged else 0)
-            elif advance.logged and counter.log is not None:
+            if isinstance(counter.log, Holdings) and advance.logged:
+                counter.log.give_back(advance.logged.entry, advance.logged.expires_at)
+            elif isinstance(counter.log, Log) and advance.logged:
                 counter.log.take_off(advance.amount, advance.logged.now, advance.logged.expires_at)
             else:
                 counter.count = max(0, counter.count - advance.amount)

@@ -138,9 +138,10 @@ class Holdings:
         self._entries[self._total] = expires_at, units
         return self._total
 
-    def give_back(self, entry: int) -> None:
-        """Take an entry out, if it is there."""
-        self._entries.pop(entry, None)
+    def give_back(self, entry: int, expires_at: int) -> None:
+        """Take an entry out, if it is there, and not another one of its number."""
+        if self._entries.get(entry, (None, 0))[0] == expires_at:
+            del self._entries[entry]
 
     def prune(self, now: int, most: int) -> int:
         """Forget at most so many entries that have expired; return how many."""

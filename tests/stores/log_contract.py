@@ -118,10 +118,21 @@ class LogContract:
         first, second = store.advance(held(0, amount=2)), store.advance(held(10, amount=3))
         assert (first.count, second.count) == (2, 5)
         assert not store.advance(held(20)).fits
-        store.refund(held(20, entry=first.entry))
+        store.refund(held(0, entry=first.entry))
         assert store.advance(held(20, amount=2)).count == 5
-        store.refund(held(20, entry=first.entry))  # again: there is nothing left of it
+        store.refund(held(0, entry=first.entry))  # again: there is nothing left of it
         assert not store.advance(held(20)).fits
+
+    @pytest.mark.parametrize("forget", ["prune", "reset"])
+    def test_late_return_gives_back_nothing_of_a_log_that_has_begun_anew(self, store, forget):
+        old = store.advance(held(0, amount=5))
+        if forget == "prune":
+            store.prune(1_000, 100)
+        else:
+            store.reset("k")
+        assert store.advance(held(1_500, amount=5)).entry == old.entry
+        store.refund(held(0, entry=old.entry))
+        assert not store.advance(held(1_500)).fits
 
     def test_what_nobody_gives_back_expires_by_itself(self, store):
         store.advance(held(0, amount=2))
