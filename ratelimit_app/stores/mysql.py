@@ -1,7 +1,5 @@
 """Counters in MariaDB (10.6 or newer) and MySQL (8.0 or newer)."""
 
-import dataclasses
-
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
@@ -13,10 +11,8 @@ from ratelimit_app.stores.rows import Advance, Outcome
 #: Above the 63 bits of any count: marks a row that stayed as it was.
 _REFUSED = 1 << 63
 
-#: Marks two counts that are not both within the bits of a half; the lowest bit then says whether they fitted.
-_LARGE = 1 << 62
-_HALF = 31
-_MARKS = {"refused": _REFUSED, "large": _LARGE, "half": _HALF}
+#: The bits that a count beside another one has at least, of the 63 that bring both back.
+_COUNT_BITS = 32
 
 # ``LAST_INSERT_ID(x)`` is x, and sends it along with the answer: MySQL has no RETURNING. Assignments are
 # made in the order written, each seeing those before it: ``count`` comes last. The inner IF changes
@@ -36,45 +32,33 @@ count = IF(
     IF(LAST_INSERT_ID(count | %(refused)s) = 0, count, count)
 )
 """
-# The same beside a weighed row. There is one number to send both counts in: each takes half of it. Where
-# either is too large for that, or nothing was moved, the counts are read afterwards.
+# The same beside a weighed row. There is one number to send both counts in: each takes a part of it, or
+# fills it where it is too large for that.
 _ADVANCE_WEIGHED = """
 INSERT INTO ratelimit_app_counter (`key`, window_start, count, expires_at)
 SELECT %(key)s, %(window_start)s,
-    IF(
-        LAST_INSERT_ID(IF(
-            GREATEST(%(first)s, weighed.beside) >> %(half)s,
-            %(large)s + (%(first)s + weighed.part <= %(ceiling)s),
-            %(first)s << %(half)s | weighed.beside
-        )) = 0,
-        %(first)s,
-        %(first)s
-    ),
+    %(first)s + 0 * LAST_INSERT_ID(LEAST(%(first)s, %(count_mask)s) << %(half)s | LEAST(beside, %(mask)s)),
     %(expires_at)s
 FROM (
     SELECT COALESCE(MAX(count), 0) AS beside,
         COALESCE(MAX((CAST(count AS DECIMAL(65)) * %(weight)s + %(scale)s - 1) DIV %(scale)s), 0) AS part
     FROM ratelimit_app_counter WHERE `key` = %(key)s AND window_start = %(weighed_start)s
 ) AS weighed
-WHERE %(first)s + weighed.part <= %(highest)s
+WHERE %(first)s + part <= %(highest)s
 ON DUPLICATE KEY UPDATE
 expires_at = IF(
-    GREATEST(count, %(floor)s) + %(amount)s + weighed.part <= %(highest)s,
-    GREATEST(ratelimit_app_counter.expires_at, %(expires_at)s),
-    ratelimit_app_counter.expires_at
+    GREATEST(count, %(floor)s) + %(amount)s + part <= %(highest)s,
+    GREATEST(expires_at, %(expires_at)s),
+    expires_at
 ),
 count = IF(
-    GREATEST(count, %(floor)s) + %(amount)s + weighed.part <= %(highest)s,
-    IF(
-        LAST_INSERT_ID(IF(
-            GREATEST(GREATEST(count, %(floor)s) + %(amount)s, weighed.beside) >> %(half)s,
-            %(large)s + (GREATEST(count, %(floor)s) + %(amount)s + weighed.part <= %(ceiling)s),
-            GREATEST(count, %(floor)s) + %(amount)s << %(half)s | weighed.beside
-        )) = 0,
-        count,
-        GREATEST(count, %(floor)s) + %(amount)s
+    GREATEST(count, %(floor)s) + %(amount)s + part <= %(highest)s,
+    GREATEST(count, %(floor)s) + %(amount)s + 0 * LAST_INSERT_ID(
+        LEAST(GREATEST(count, %(floor)s) + %(amount)s, %(count_mask)s) << %(half)s | LEAST(beside, %(mask)s)
     ),
-    IF(LAST_INSERT_ID(%(refused)s) = 0, count, count)
+    count + 0 * LAST_INSERT_ID(
+        %(refused)s | LEAST(count, %(count_mask)s) << %(half)s | LEAST(beside, %(mask)s)
+    )
 )
 """
 _LOCK_EXPIRED = """
@@ -96,24 +80,31 @@ _CONTENTION = {1205, 1213, 1020}
 class VendorStore(Store):
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
         with connection.cursor() as cursor:
-            while True:
-                sql = _ADVANCE_WEIGHED if advance.weighed else _ADVANCE
-                cursor.execute(sql, {**advance.params, "ceiling": advance.ceiling, **_MARKS})
-                answer = cursor.lastrowid or _REFUSED
-                if not advance.weighed:
-                    return Outcome(answer <= advance.ceiling, answer & ~_REFUSED)
-                if not answer & _REFUSED:
-                    return self._moved(cursor, advance, answer)
-                met = self.meet(cursor, advance)
-                if not met.fits:
-                    return met
-                # Another process has made room between the two: ask anew.
+            if advance.weighed:
+                return self._send_weighed(cursor, advance)
+            cursor.execute(_ADVANCE, {**advance.params, "refused": _REFUSED})
+            answer = cursor.lastrowid or _REFUSED
+            return Outcome(answer <= advance.ceiling, answer & ~_REFUSED)
 
-    def _moved(self, cursor: CursorWrapper, advance: Advance, answer: int) -> Outcome:
-        if answer & _LARGE:
-            return dataclasses.replace(self.meet(cursor, advance), fits=bool(answer & 1))
-        count, weighed = divmod(answer, 1 << _HALF)
-        return Outcome(advance.holds(count, weighed), count, weighed)
+    def _send_weighed(self, cursor: CursorWrapper, advance: Advance) -> Outcome:
+        # One bit more than the ceiling has: what fills it does not fit.
+        half = 63 - max(_COUNT_BITS, advance.ceiling.bit_length() + 1)
+        mask, count_mask = (1 << half) - 1, (1 << 63 - half) - 1
+        masks = {"half": half, "mask": mask, "count_mask": count_mask, "refused": _REFUSED}
+        while True:
+            cursor.execute(_ADVANCE_WEIGHED, {**advance.params, **masks})
+            if cursor.rowcount:
+                break
+            met = self.meet(cursor, advance)  # there is no row, and none was begun
+            if not met.fits:
+                return met
+            # Another process has made room between the two: ask anew.
+        is_refused, both = divmod(cursor.lastrowid, _REFUSED)
+        count, weighed = divmod(both, 1 << half)
+        if count == count_mask or weighed == mask:  # it may be larger than that
+            met = self.meet(cursor, advance)
+            count, weighed = (met.count if count == count_mask else count), met.weighed
+        return Outcome(not is_refused and advance.holds(count, weighed), count, weighed)
 
     def send_prune(self, connection: BaseDatabaseWrapper, now: int, batch_size: int) -> int:
         # DELETE knows no SKIP LOCKED, and would meet the rows of live requests in another order.

@@ -193,6 +193,14 @@ class StoreContract:
                 assert store.advance(beside) == Outcome(True, taken, 10)
             assert len(asked) == 1
 
+    def test_refusing_beside_a_weighed_row_is_one_statement_where_a_trip_costs(self, store, queries):
+        put("k", 60, count=10)
+        put("k", 120, count=2)
+        full = dataclasses.replace(advance("k", 120, ceiling=7), weighed=Weighed(60, 1, 2))
+        with queries() as asked:
+            assert store.advance(full) == Outcome(False, 2, 10)
+        assert len(asked) == self.statements_when_refused
+
     @pytest.mark.parametrize("count", [1, 2**31 - 2, 2**31 - 1, 2**31, MAX_QUOTA])
     @pytest.mark.parametrize("weighed", [0, 2**31 - 1, 2**31, MAX_QUOTA])
     @pytest.mark.parametrize("room", [0, 1])
