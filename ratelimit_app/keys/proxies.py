@@ -6,8 +6,9 @@ proxies wrote is believed, and that is at the right.
 
 import functools
 import ipaddress
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ratelimit_app.conf import conf
 
@@ -18,9 +19,13 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: something on one host alone.
 _NODE = re.compile(r"([0-9.]+)(?::[0-9]{1,5})?|\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?|([0-9A-Fa-f:.]+)")
 
-#: A parameter of ``Forwarded`` (RFC 7239, section 4), and what ends it. A port without quotes is let pass.
+#: An element of ``Forwarded`` (RFC 7239, section 4), in a text that is turned round: what is between
+#: commas, but for those in quotes. A quote inside quotes has a backslash before it, the first of them never.
+_TURNED_ELEMENT = re.compile(r"""((?:"(?:[^"]|"(?=\\))*"(?!\\)|[^",])*)(,|\Z)""")
+
+#: A parameter of an element, and what ends it. A port without quotes is let pass.
 _PAIR = re.compile(
-    r"""[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s"\\,;]+))[ \t]*([;,]|\Z)"""
+    r"""[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s"\\,;]+))[ \t]*(;|\Z)"""
 )
 
 
@@ -47,55 +52,72 @@ def parse(setting: object) -> int | tuple[Network, ...]:
     raise ValueError(f"a number of proxies from 0, or a list of networks as texts, got {setting!r}")
 
 
-def _behind_hops(hops: int, entries: Sequence[str]) -> str:
-    if len(entries) < hops:
+def _behind_hops(hops: int, entries: Iterator[str]) -> str:
+    entry = next(itertools.islice(entries, hops - 1, None), None)
+    if entry is None:
         raise ValueError(f"{conf.proxy_header} has fewer than {hops} entries")
-    return _node(entries[-hops])
+    return _found(_node(entry))
 
 
-def _behind_networks(trusted: Sequence[Network], entries: Sequence[str]) -> str:
-    if not entries:
-        raise ValueError(f"there is no {conf.proxy_header}")
-    for entry in reversed(entries):
-        node = _node(entry)
+def _behind_networks(trusted: Sequence[Network], entries: Iterator[str]) -> str:
+    found = None
+    for node in map(_node, entries):
+        if node is None:
+            break
+        found = node
         if not _is_trusted(node, trusted):
-            return node
-    # One of the proxies' own hosts asked: the last one seen is the furthest.
+            break
+    # One of the proxies' own hosts may have asked: then the last one seen is the furthest.
+    return _found(found)
+
+
+def _found(node: str | None) -> str:
+    """Return an address; what stands in its place is a stranger's text, and not repeated."""
+    if node is None:
+        raise ValueError(f"{conf.proxy_header} has no address where one should be")
     return node
 
 
-def _entries(header: str | None) -> list[str]:
+def _entries(header: str | None) -> Iterator[str]:
+    """Return the entries from the near end on."""
     if header is None:
-        return []
-    return _rfc7239(header) if conf.proxy_header.lower() == "forwarded" else header.split(",")
+        raise ValueError(f"there is no {conf.proxy_header}")
+    return _rfc7239(header) if conf.proxy_header.lower() == "forwarded" else reversed(header.split(","))
 
 
-def _rfc7239(header: str) -> list[str]:
-    """Return the ``for`` of each element, in order.
+def _rfc7239(header: str) -> Iterator[str]:
+    """Return the ``for`` of each element from the near end on, an empty text where there is none.
 
-    All of it is read by the grammar, or none: a client could open a quote that swallows what a proxy
-    appends.
+    From that end, because a client could open a quote that swallows what a proxy appends.
     """
-    elements: list[dict[str, str]] = [{}]
-    position, end = 0, ","
+    turned, position, comma = header[::-1], 0, ","
+    while comma:
+        element = _TURNED_ELEMENT.match(turned, position)
+        if element is None:  # a quote that is not closed: what is further out is nobody's
+            yield ""
+            return
+        yield _for(element[1][::-1])
+        position, comma = element.end(), element[2]
+
+
+def _for(element: str) -> str:
+    """Return whom an element was sent for; an empty text where it does not say, or is not by the grammar."""
+    pairs: dict[str, str] = {}
+    position, end = 0, ";"
     while end:
-        pair = _PAIR.match(header, position)
-        if pair is None or (name := pair[1].lower()) in elements[-1]:
-            raise ValueError(f"{conf.proxy_header} is not as RFC 7239 has it")
-        elements[-1][name] = pair[3] or re.sub(r"\\(.)", r"\1", pair[2])
+        pair = _PAIR.match(element, position)
+        if pair is None or (name := pair[1].lower()) in pairs:
+            return ""
+        pairs[name] = pair[3] or re.sub(r"\\(.)", r"\1", pair[2])
         position, end = pair.end(), pair[4]
-        if end == ",":
-            elements.append({})
-    return [element.get("for", "") for element in elements]
+    return pairs.get("for", "")
 
 
-def _node(entry: str) -> str:
-    """Return the address in an entry; the text of one that has none is a stranger's, and not repeated."""
+def _node(entry: str) -> str | None:
+    """Return the address in an entry, ``None`` if there is none."""
     match = _NODE.fullmatch(entry.strip(" \t"))
     address = _address(match[match.lastindex or 0]) if match else None
-    if address is None:
-        raise ValueError(f"{conf.proxy_header} has no address where one should be")
-    return str(address)
+    return None if address is None else str(address)
 
 
 def _is_trusted(address: str, trusted: Sequence[Network]) -> bool:

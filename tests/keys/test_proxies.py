@@ -1,6 +1,9 @@
+import io
 import ipaddress
+import itertools
 
 import pytest
+from django.core.handlers.asgi import ASGIRequest
 from django.test import RequestFactory, override_settings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +40,8 @@ def key(remote, header=None, name="X-Forwarded-For"):
         (NETWORKS, "2001:db8:ff::1", CLIENT, CLIENT),
         (NETWORKS, CLIENT, OTHER, CLIENT),
         (NETWORKS, PROXY, "10.1.1.1, 10.0.0.6", "10.1.1.1"),
+        (NETWORKS, PROXY, "rubbish, 10.1.1.1", "10.1.1.1"),
+        (NETWORKS, PROXY, "rubbish, 10.1.1.1, 10.0.0.6", "10.1.1.1"),
         (("10.0.0.5",), PROXY, CLIENT, CLIENT),
         (("10.0.0.5",), "10.0.0.6", CLIENT, "10.0.0.6"),
     ],
@@ -114,9 +119,22 @@ def test_header_that_is_missing_or_short_or_a_wrong_setting_is_reported(trusted,
         (f'for={CLIENT};host="a, for={OTHER}"', CLIENT),
         (f'for={CLIENT};host="\\", for={OTHER}"', CLIENT),
         (f"for=_hidden, for={CLIENT}", CLIENT),
-        # What is not as the standard has it, and what names nobody: the proxy.
-        (f'for="{OTHER}, for={CLIENT}', PROXY),
-        (f'for="{OTHER}, for="{CLIENT}"', PROXY),
+        # Rubbish that a client has sent, and what a proxy has appended to it.
+        (f"rubbish, for={CLIENT}", CLIENT),
+        (f", for={CLIENT}", CLIENT),
+        (f"for={OTHER};, for={CLIENT}", CLIENT),
+        (f"for={OTHER};for={OTHER}, for={CLIENT}", CLIENT),
+        (f'for="{OTHER}, for={CLIENT}', CLIENT),
+        (f'for="{OTHER}, for="{CLIENT}"', CLIENT),
+        (f'for="{OTHER}, for="{CLIENT}";host="a, b"', CLIENT),
+        (f'for="{OTHER}\\, for="{CLIENT}:80"', CLIENT),
+        (f'for={OTHER};host="a\\", for={CLIENT};host="\\""', CLIENT),
+        (f'"\\, for={CLIENT};host="\\\\"', CLIENT),
+        # What the proxy has written is not as the standard has it, or names nobody.
+        (f'for={OTHER}, for="{CLIENT}', PROXY),
+        (f'for={OTHER}, for={CLIENT}"', PROXY),
+        (f'for={OTHER}, x"for={CLIENT}', PROXY),
+        (f'for={OTHER}, for="{CLIENT}\\"', PROXY),
         (f"for={OTHER};for={CLIENT}", PROXY),
         ("for=unknown", PROXY),
         ("proto=https", PROXY),
@@ -132,6 +150,16 @@ def test_forwarded_is_read_by_its_grammar(trusted, header, found, settings):
     settings.RATELIMIT_TRUSTED_PROXIES = trusted
     settings.RATELIMIT_PROXY_HEADER = "Forwarded"
     assert key(PROXY, header, "Forwarded") == f"ip:{found}"
+
+
+@pytest.mark.parametrize("lines", [[f"for={OTHER}", f"for={CLIENT}"], ['for="', f"for={CLIENT}"]])
+@pytest.mark.parametrize("trusted", [1, NETWORKS])
+def test_several_lines_of_the_header_are_one_list(trusted, lines, settings):
+    settings.RATELIMIT_TRUSTED_PROXIES = trusted
+    settings.RATELIMIT_PROXY_HEADER = "Forwarded"
+    sent = [(b"forwarded", line.encode()) for line in lines]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": sent, "client": (PROXY, 1)}
+    assert keys.ip(ASGIRequest(scope, io.BytesIO())) == f"ip:{CLIENT}"
 
 
 def test_another_header_may_be_named_and_is_the_only_one_read(settings):
@@ -175,9 +203,12 @@ def test_whatever_is_sent_the_key_is_an_address_and_nothing_is_raised(remote, he
 
 @given(SENT, st.ip_addresses().filter(lambda address: not address.is_private))
 def test_what_a_client_writes_before_the_proxy_does_not_change_its_key(written, address):
-    for trusted in (1, NETWORKS):
-        with override_settings(RATELIMIT_TRUSTED_PROXIES=trusted):
-            assert key(PROXY, f"{written}, {address}") == f"ip:{keys.client(str(address))}"
+    entries = {"X-Forwarded-For": str(address), "Forwarded": f'for="[{address}]:80";host="a, \\"b"'}
+    if address.version == 4:
+        entries["Forwarded"] = f'host="\\\\";for={address}'
+    for trusted, (name, entry) in itertools.product((1, NETWORKS), entries.items()):
+        with override_settings(RATELIMIT_TRUSTED_PROXIES=trusted, RATELIMIT_PROXY_HEADER=name):
+            assert key(PROXY, f"{written}, {entry}", name) == f"ip:{keys.client(str(address))}"
 
 
 # The setting --------------------------------------------------------------------------------------
