@@ -61,7 +61,8 @@ class Overrides:
     def _matching(self, key: str) -> Iterator[Override]:
         if key in self._exact:
             yield self._exact[key]
-        network = network_of(key) if self._networks else None
+        # A text of the project's own that reads like an address is none: it has no "ip:" before it.
+        network = network_of(key) if self._networks and key.startswith("ip:") else None
         if network is None:
             return
         for version, prefix, members in self._networks:
