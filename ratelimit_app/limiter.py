@@ -157,6 +157,7 @@ aconsume_all = in_thread(consume_all, undo=_undo)
 apeek = in_thread(peek)
 apeek_all = in_thread(peek_all)
 arefund = in_thread(refund)
+aleave = in_thread(leave)
 asettle = in_thread(settle)
 areset = in_thread(reset)
 

@@ -201,7 +201,7 @@ def test_block_in_a_decorated_view_becomes_the_429_without_the_middleware(where,
 
 # Async --------------------------------------------------------------------------------------------
 
-PAIRS = ["consume", "consume_all", "peek", "peek_all", "refund", "settle", "reset"]
+PAIRS = ["consume", "consume_all", "peek", "peek_all", "refund", "leave", "settle", "reset"]
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -226,6 +226,20 @@ def test_async_functions_work_in_a_running_loop(clock):
         return [*told, (await limiter.apeek(mails(), "k")).remaining]
 
     assert async_to_sync(work)() == [True, 1, 2, 2]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_held_is_given_back_in_a_running_loop(clock):
+    exports = Policy.parse("1/min", name="exports", algorithm="concurrency")
+
+    async def work():
+        first = await limiter.aconsume(exports, "k")
+        told = [first.allowed, (await limiter.aconsume(exports, "k")).allowed]
+        await limiter.aleave(first)
+        await limiter.aleave(first)  # there is nothing left of it
+        return [*told, *[(await limiter.aconsume(exports, "k")).allowed for _ in range(2)]]
+
+    assert async_to_sync(work)() == [True, False, True, False]
 
 
 def test_async_functions_are_for_async_views(async_client, clock):
