@@ -117,6 +117,107 @@ def test_clock_that_steps_back_does_not_meet_what_was_pruned():
     assert ask(store, [limit], START - 5_000_000).reset_after == 10
 
 
+# What is held -----------------------------------------------------------------------------------
+
+HELD = live(Policy.parse("5/min", name="held", algorithm="concurrency"))
+
+
+def hold(store, now, cost=1, key="k"):
+    """Hold units; return the advance that gives them back, ``None`` if there is no room."""
+    call = calls.plan(HELD, key, cost, now)
+    outcome = store.advance(call.advance)
+    return call.taken(outcome).advance if outcome.fits else None
+
+
+def used(store, now, key="k"):
+    return ask(store, [HELD], now, Peek(1), key).used
+
+
+def test_what_is_held_comes_back_once_and_by_itself():
+    store = MemoryStore()
+    first, second = hold(store, START, 2), hold(store, START + 1, 3)
+    assert (hold(store, START + 2), used(store, START + 2)) == (None, 5)
+    for given_back, left in ((first, 3), (first, 3), (second, 0), (first, 0)):
+        store.refund(given_back)
+        assert used(store, START + 3) == left
+
+
+def test_what_is_held_comes_back_to_its_key_alone():
+    store = MemoryStore()
+    held = {key: hold(store, START, 2, key) for key in ("k", "K")}
+    store.refund(held["k"])
+    assert [used(store, START, key) for key in ("k", "K")] == [0, 2]
+
+
+@pytest.mark.parametrize("forget", ["prune", "reset"])
+def test_what_comes_back_too_late_takes_nothing_from_who_came_after(forget):
+    store, later = MemoryStore(), START + 600 * 1_000_000
+    late = hold(store, START, 5)
+    if forget == "prune":
+        store.prune(later, 1_000)
+    else:
+        store.reset(late.row.key)
+    assert hold(store, later, 5).logged.entry == late.logged.entry
+    store.refund(late)
+    assert used(store, later) == 5
+
+
+def test_prune_forgets_a_counter_whose_holdings_have_all_come_back():
+    store = MemoryStore()
+    for second in range(0, 300, 10):
+        store.refund(hold(store, START + second * 1_000_000))
+    end = START + 900 * 1_000_000
+    assert (store.count_expired(end), store.prune(end, 1_000)) == (1, 1)
+    assert (store._counters, store._due) == ({}, [])
+
+
+TURNS = st.lists(
+    st.tuples(
+        st.sampled_from(["hold"] * 4 + ["give back"] * 4 + ["reset", "prune"]),
+        st.sampled_from([0, 0, 0.5, 10, 60, 61.5, -15]),
+        st.integers(0, 5),
+    ),
+    max_size=30,
+)
+
+
+class Holder(Pair):
+    """The two stores, and what is held in both."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = []
+
+    def turn(self, what, now, number):
+        if what == "hold":
+            self.held.append([hold(store, now, max(1, number)) for store in self.stores])
+        elif what == "give back" and number < len(self.held):
+            self.give_back(self.held[number])
+        elif what == "reset":
+            self.same(lambda store: store.reset(calls.plan(HELD, "k", 1, now).row.key))
+        elif what == "prune":
+            self.same(lambda store: store.prune(now, 1_000))
+        self.same(lambda store: ask(store, [HELD], now, Peek(1)))
+
+    def give_back(self, advances):
+        for store, advance in zip(self.stores, advances, strict=True):
+            if advance:  # also what has come back before, or has expired, or was forgotten
+                store.refund(advance)
+
+
+@pytest.mark.django_db
+def test_memory_gives_back_what_is_held_as_the_database_does():
+    @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+    @given(TURNS)
+    def play(turns):
+        holder, now = Holder(), START
+        for what, seconds, number in turns:
+            now += round(seconds * 1_000_000)
+            holder.turn(what, now, number)
+
+    play()
+
+
 # By itself ----------------------------------------------------------------------------------------
 
 
