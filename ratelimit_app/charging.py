@@ -142,4 +142,4 @@ def _report_unknown(made: Ledger) -> None:
     known = limiter.known_limits() if made.costs.keys() - met else None
     for name in made.costs.keys() - met:
         if known is not None and name not in known.by_name:
-            report(logging.WARNING, "There is no limit %r that a request could have a cost of", name)
+            report(logging.WARNING, "There is no limit %.100r that a request could have a cost of", name)

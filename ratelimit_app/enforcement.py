@@ -209,7 +209,12 @@ def _units(cost: Cost, request: HttpRequest) -> int | None:
         units = cost(request) if callable(cost) else cost
         if _is_units(units):
             return units
-        report(logging.ERROR, "The cost %s is %.60r: no whole number of units from 0", name_of(cost), units)
+        report(
+            logging.ERROR,
+            "The cost %s is %.60r: no whole number of units from 0",
+            name_of(cost),
+            seen=[units],
+        )
     except Exception:
         report(logging.ERROR, "The cost function %s failed", name_of(cost), exc_info=True)
     return None

@@ -66,7 +66,7 @@ class Snapshot:
     def find(self, name: str) -> LiveLimit | None:
         """Return a limit by its name, ``None`` if it is off or, which is reported, there is none."""
         if name not in self.by_name:
-            report(logging.WARNING, "There is no limit %r: it limits nothing", name)
+            report(logging.WARNING, "There is no limit %.100r: it limits nothing", name)
         return self.by_name.get(name)
 
 

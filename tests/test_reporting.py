@@ -1,10 +1,12 @@
 import logging
 
 import pytest
+from django.contrib.sessions.backends.base import SessionBase
+from django.test import RequestFactory
 
 from ratelimit_app import clock as app_clock
-from ratelimit_app import reporting
-from ratelimit_app.reporting import forget, report
+from ratelimit_app import enforcement, keys, limiter, reporting
+from ratelimit_app.reporting import MOST, forget, report
 
 
 @pytest.fixture
@@ -48,7 +50,74 @@ def test_forget_reports_anew(at, caplog):
     assert caplog.messages == ["odd", "odd"]
 
 
-def test_causes_without_end_do_not_fill_the_memory(at):
+def test_what_was_seen_is_shown_and_no_cause_of_its_own(at, caplog):
+    for text in ("this", "that"):
+        report(logging.WARNING, "%s is odd: %r", "it", seen=[text])
+    report(logging.WARNING, "%s is odd: %r", "another", seen=["that"])
+    assert caplog.messages == ["it is odd: 'this'", "another is odd: 'that'"]
+
+
+def test_causes_without_end_fill_neither_the_memory_nor_the_log(at, caplog):
     for number in range(5_000):
-        report(logging.DEBUG, "%d is odd", number)
-    assert len(reporting._reported) <= 1_001
+        report(logging.WARNING, "%s is odd", str(number) + "x" * 100_000)
+    report(logging.WARNING, "that is odd too")
+    kept = reporting._reported["%s is odd"]
+    assert len(kept) == MOST
+    assert sum(len(text) for cause in kept for text in cause) < 100_000
+    assert len(caplog.records) == MOST + 1
+
+
+def test_causes_without_end_keep_no_later_one_from_being_reported(at, caplog):
+    for number in range(MOST):
+        at[0] = number * 0.1
+        report(logging.WARNING, "%s is odd", number)
+    at[0] = 60.0
+    caplog.clear()
+    for number in ("this", "that"):
+        report(logging.WARNING, "%s is odd", number)
+    assert caplog.messages == ["this is odd"]
+
+
+# What visitors choose -----------------------------------------------------------------------------
+
+
+def ask_from(remote):
+    keys.ip(RequestFactory().get("/", REMOTE_ADDR=remote))
+
+
+def ask_behind_a_proxy(entry):
+    keys.ip(RequestFactory().get("/", headers={"X-Forwarded-For": entry}))
+
+
+def ask_at_a_cost_of(text):
+    enforcement.enforce(RequestFactory().get("/", {"cost": text}), ["case"], lambda sent: sent.GET["cost"])
+
+
+def ask_with_a_made_up_session(text):
+    request = RequestFactory().get("/")
+    request.session = NeverThere(text)
+    keys.load("session")(request)
+
+
+class NeverThere(SessionBase):
+    def load(self):
+        raise OSError(f"there is no {self.session_key}")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("ask", [ask_from, ask_behind_a_proxy, ask_at_a_cost_of, ask_with_a_made_up_session])
+def test_what_a_visitor_chooses_makes_no_further_reports(ask, at, caplog, settings):
+    settings.RATELIMIT_TRUSTED_PROXIES = int(ask is ask_behind_a_proxy)
+    settings.RATELIMIT_LIMITS = {"case": "1000/min"}
+    for number in range(20):
+        ask(f"made up {number}")
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.django_db
+def test_names_of_limits_without_end_are_reported_in_part(at, caplog, settings):
+    settings.RATELIMIT_LIMITS = {}
+    for number in range(MOST + 20):
+        limiter.consume(str(number) + "x" * 1_000, "k")
+    assert len(caplog.records) == MOST
+    assert max(map(len, caplog.messages)) < 200

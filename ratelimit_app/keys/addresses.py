@@ -21,7 +21,11 @@ def ip(request: HttpRequest) -> str:
     try:
         return f"ip:{client(address)}"
     except ValueError:
-        report(logging.WARNING, "REMOTE_ADDR is not an address: %.60r; it counts under its own text", remote)
+        report(
+            logging.WARNING,
+            "REMOTE_ADDR is not an address: %.60r; it counts under its own text",
+            seen=[remote],
+        )
         return f"ip:?{remote}"  # no address begins with a question mark
 
 
