@@ -185,3 +185,20 @@ def test_function_that_fails_is_reported_and_the_apps_own_answer_goes_out(
     answer = client.get(where)
     assert (answer.status_code, answer["Content-Type"], answer["Retry-After"]) == (429, PROBLEM, "60")
     assert "RATELIMIT_REFUSAL" in caplog.text
+
+
+def ended(request, decision):
+    raise SystemExit("the worker was told to stop, by a signal that came just now")
+
+
+def interrupted(request, decision):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["/by-path", "/decorated"])
+@pytest.mark.parametrize(("function", "error"), [("ended", SystemExit), ("interrupted", KeyboardInterrupt)])
+def test_end_of_the_process_is_no_failure_of_the_function(function, error, where, client, settings, caplog):
+    settings.RATELIMIT_REFUSAL = f"{__name__}.{function}"
+    with pytest.raises(error):
+        client.get(where)
+    assert not caplog.records
