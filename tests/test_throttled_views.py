@@ -45,6 +45,23 @@ class ByAction(ViewSet):
         return Response("ok")
 
 
+class BesideTheMethod(ViewSet):
+    throttle_classes = (RateLimitThrottle,)
+    throttle_limits = ()
+    throttle_scope = None
+
+    def list(self, request):
+        return Response("ok")
+
+    @action(detail=False, throttle_limits=["one", "two"])
+    def limited(self, request):
+        return Response("ok")
+
+    @action(detail=False, throttle_scope="ten", throttle_limits="two")
+    def scoped(self, request):
+        return Response("ok")
+
+
 class Door(RateLimitThrottle):
     limits = ("one", "two")
 
@@ -114,6 +131,7 @@ class Private(APIView):
 
 router = SimpleRouter()
 router.register("things", ByAction, basename="thing")
+router.register("beside", BesideTheMethod, basename="beside")
 urlpatterns = [
     path("", include(router.urls)),
     path("function", function),
@@ -153,12 +171,30 @@ def used():
         ("get", "/things/free/", {"all": 1}),
         ("options", "/things/", {}),
         ("delete", "/things/", {"all": 1, "rest": 1}),
+        ("get", "/beside/", {}),
+        ("get", "/beside/limited/", {"one": 1, "two": 1}),
+        ("get", "/beside/scoped/", {"ten": 1, "two": 1}),
     ],
 )
 def test_viewset_takes_the_limits_of_its_action(method, where, taken, middleware, client, settings):
     settings.MIDDLEWARE = middleware
     assert getattr(client, method)(where).status_code == (405 if method == "delete" else 200)
     assert used() == taken
+
+
+@pytest.mark.parametrize("name", ["throttle_limits", "throttle_scope"])
+def test_action_names_limits_only_where_the_class_has_the_attribute(name):
+    class Without(ViewSet):
+        @action(detail=False, **{name: "one"})
+        def limited(self, request):
+            return Response("ok")
+
+    without = SimpleRouter()
+    without.register("things", Without, basename="thing")
+    with pytest.raises(TypeError, match=name):
+        _ = without.urls
+    setattr(Without, name, ())
+    assert without.urls
 
 
 @both
