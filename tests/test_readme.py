@@ -20,6 +20,7 @@ from ratelimit_app import algorithms, enforcement, responses
 from ratelimit_app.conf import Configuration
 from ratelimit_app.limits import declared
 from ratelimit_app.throttling import named_limits
+from tests.field_reports.test_http import EXPOSED
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -57,6 +58,7 @@ def test_settings_and_views_are_usable():
     for view in (names["Reports"], names["Things"]):
         assert set(named_limits(view)) <= set(names["RATELIMIT_LIMITS"])
     assert names["search"].ratelimit_names == ("everyone",)
+    assert names["CORS_EXPOSE_HEADERS"] == EXPOSED
 
 
 @pytest.mark.django_db

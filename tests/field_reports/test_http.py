@@ -1,9 +1,10 @@
-"""Reports H: preflights and HEAD, and the status view."""
+"""Reports H: scripts of other origins, preflights and HEAD, and the status view."""
 
 import re
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.checks import run_checks
 from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -20,6 +21,74 @@ PREFLIGHT = {"Origin": "https://app.example", "Access-Control-Request-Method": "
 
 def preflight(entry):
     return Client().options(entry, headers=PREFLIGHT)
+
+
+CORS = "corsheaders.middleware.CorsMiddleware"
+
+#: As the README has it.
+EXPOSED = [
+    *("Retry-After", "RateLimit", "RateLimit-Policy"),
+    *("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"),
+]
+
+
+@pytest.fixture
+def script(settings):
+    """Ask as a script of another origin does, with django-cors-headers above the limiter or below it."""
+    settings.CORS_ALLOWED_ORIGINS = [PREFLIGHT["Origin"]]
+    settings.CORS_EXPOSE_HEADERS = EXPOSED
+    settings.RATELIMIT_HEADERS = ["ietf", "x_ratelimit"]
+    others = list(settings.MIDDLEWARE)
+
+    def ask_script(entry, *, above=True, method="get", **headers):
+        settings.MIDDLEWARE = [CORS, *others] if above else [*others, CORS]
+        return getattr(Client(), method)(entry, headers={"Origin": PREFLIGHT["Origin"], **headers})
+
+    return ask_script
+
+
+def readable(response):
+    """Return the fields that a browser shows a script of the origin that was allowed."""
+    if response.get("Access-Control-Allow-Origin") != PREFLIGHT["Origin"]:
+        return set()
+    return set(response["Access-Control-Expose-Headers"].split(", ")) & set(response.headers)
+
+
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_h02_script_of_another_origin_reads_the_refusal(clock, script, entry, above):
+    """It sees a 429, when to try again and where it stands, and no network error."""
+    make_limit("2/min")
+    answers = [script(entry, above=above) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert [readable(answer) for answer in answers] == [{*EXPOSED} - {"Retry-After"}] * 2 + [{*EXPOSED}]
+    assert answers[2].json()["retry_after"] == 60
+
+
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_h02_preflight_that_is_answered_for_the_view_is_not_counted(clock, script, entry, above):
+    """What a browser asks first is free before and after the quota is used up."""
+    make_limit("1/min")
+
+    def preflights():
+        asked = [
+            script(entry, above=above, method="options", **{"Access-Control-Request-Method": "GET"})
+            for _ in range(3)
+        ]
+        return {(answer.status_code, answer.get("Access-Control-Allow-Origin")) for answer in asked}
+
+    assert preflights() == {(200, PREFLIGHT["Origin"])}
+    assert not Counter.objects.exists()
+    assert [script(entry, above=above).status_code for _ in range(2)] == [200, 429]
+    assert preflights() == {(200, PREFLIGHT["Origin"])}
+
+
+@pytest.mark.parametrize(("above", "reports"), [(True, 0), (False, 1)])
+def test_h02_order_that_django_cors_headers_warns_of_is_reported_by_a_check(script, above, reports):
+    """It wants to be above all that answers requests, though this limiter waits until it has seen them."""
+    script("/plain", above=above)
+    assert [message.id for message in run_checks()].count("ratelimit_app.W004") == reports
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
