@@ -15,7 +15,7 @@ class RateLimitConfig(AppConfig):
 
     def ready(self) -> None:
         # checks register themselves
-        from ratelimit_app import charging, checks, checks_of_middleware, checks_of_views, snapshots  # noqa: F401
+        from ratelimit_app import charging, checks, snapshots  # noqa: F401
         from ratelimit_app.models import Limit, LimitOverride
 
         for model in (Limit, LimitOverride):

@@ -11,8 +11,8 @@ from rest_framework.throttling import AnonRateThrottle, ScopedRateThrottle, User
 from rest_framework.views import APIView
 
 from ratelimit_app import limiter
-from ratelimit_app.checks import check_drf_rates
-from ratelimit_app.checks_of_views import check_names
+from ratelimit_app.checks.rates import check_drf_rates
+from ratelimit_app.checks.views import check_names
 from ratelimit_app.models import Limit
 from ratelimit_app.throttling import RateLimitThrottle
 

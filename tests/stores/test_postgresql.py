@@ -5,7 +5,7 @@ from django.core.management import call_command
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from ratelimit_app.checks import check_functions
+from ratelimit_app.checks.databases import check_functions
 from ratelimit_app.stores import Outcome, postgresql, postgresql_functions, store_for
 from ratelimit_app.stores.rows import MAX_COUNT
 from tests.stores.contract import ALIAS, advance, locked, put, release_at

@@ -8,7 +8,7 @@ from rest_framework.decorators import api_view, throttle_classes
 from rest_framework.views import APIView
 
 from project.settings import RATELIMIT_LIMITS
-from ratelimit_app.checks_of_views import check_names
+from ratelimit_app.checks.views import check_names
 from ratelimit_app.decorators import ratelimit
 from ratelimit_app.models import Limit
 from ratelimit_app.throttling import RateLimitThrottle
