@@ -92,8 +92,9 @@ def wait(limit: LimitLike, key: str, *, max_wait: float, cost: int | None = None
     """Take units when they are to be had, and sleep until then: for at most ``max_wait`` seconds in all.
 
     It sleeps for exactly as long as the limit says. Where that would be longer than what is left of
-    ``max_wait``, or never helps, the refusal is returned at once. Raises ``ValueError`` for a ``max_wait``
-    that is no number from 0, and as ``consume`` does.
+    ``max_wait``, or never helps, the refusal is returned at once. What others hold, of a limit of how many
+    run at once, may come back at any moment: for that it looks every half second. Raises ``ValueError``
+    for a ``max_wait`` that is no number from 0, and as ``consume`` does.
     """
     return waiting.wait(lambda: consume(limit, key, cost=cost), max_wait)
 

@@ -6,10 +6,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-from ratelimit_app import clock
+from ratelimit_app import algorithms, clock
 from ratelimit_app.coroutines import in_thread
 from ratelimit_app.decision import Decision
 from ratelimit_app.exceptions import RateLimited
+
+#: Seconds between two looks at what others hold: it comes back without a word.
+LOOK_EVERY = 0.5
 
 Take = Callable[[], Decision]
 
@@ -40,9 +43,17 @@ def _checked(max_wait: float) -> float:
 
 def _pause(decision: Decision, left: float) -> float | None:
     """Return the seconds until another try is worth it; ``None`` where it is not."""
-    if decision.allowed or decision.retry_after is None or decision.retry_after > left:
+    if decision.allowed or decision.retry_after is None:
         return None
-    return decision.retry_after
+    if _is_held_by_others(decision):
+        return min(decision.retry_after, LOOK_EVERY, left) or None
+    return decision.retry_after if decision.retry_after <= left else None
+
+
+def _is_held_by_others(decision: Decision) -> bool:
+    """Tell whether what is missing may come back at any moment, long before it expires."""
+    policy = decision.policy
+    return policy is not None and decision.used > 0 and algorithms.holds(policy.algorithm)
 
 
 class Limited:
