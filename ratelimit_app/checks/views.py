@@ -13,6 +13,9 @@ from ratelimit_app.limits import in_code
 from ratelimit_app.models import Limit
 from ratelimit_app.throttling import RateLimitThrottle, as_list, named_limits
 
+#: Where a view of REST framework says what limits it.
+_NAMING = ("throttle_classes", "throttle_scope", "throttle_limits")
+
 
 @checks.register(checks.Tags.database)
 def check_names(
@@ -51,15 +54,27 @@ def _views(patterns: Sequence[URLPattern | URLResolver]) -> Iterator[Callable[..
 
 def _names(view: Callable[..., Any]) -> list[str]:
     cls = getattr(view, "cls", getattr(view, "view_class", None))
-    handlers = [getattr(cls, method, None) for method in getattr(cls, "http_method_names", ())]
+    methods = [*getattr(cls, "http_method_names", ()), *getattr(view, "actions", {}).values()]
+    handlers = [getattr(cls, method, None) for method in methods]
     decorated = [name for part in (view, *handlers) for name in getattr(part, "ratelimit_names", ())]
+    return [*decorated, *(_throttled(_asked(view, cls)) if cls else ())]
+
+
+def _asked(view: Callable[..., Any], cls: type) -> Any:
+    """Return what a class says of its limits, and what ``@action`` or ``as_view`` says in its place."""
+    of_class = {name: getattr(cls, name) for name in _NAMING if hasattr(cls, name)}
+    given = getattr(view, "initkwargs", {})
+    return type(cls.__name__, (), of_class | {name: given[name] for name in _NAMING if name in given})
+
+
+def _throttled(asked: Any) -> list[str]:
     throttles = [
         throttle
-        for throttle in getattr(cls, "throttle_classes", ())
+        for throttle in getattr(asked, "throttle_classes", ())
         if isinstance(throttle, type) and issubclass(throttle, RateLimitThrottle)
     ]
     by_throttle = [name for throttle in throttles for name in as_list(throttle.limits)]
-    return [*decorated, *(named_limits(cls) if cls and throttles else ()), *by_throttle]
+    return [*(named_limits(asked) if throttles else ()), *by_throttle]
 
 
 def _rows(names: set[str]) -> set[str]:

@@ -4,8 +4,10 @@ from django.urls import include, path
 from django.utils.decorators import method_decorator
 from django.views import View
 from model_bakery import baker
-from rest_framework.decorators import api_view, throttle_classes
+from rest_framework.decorators import action, api_view, throttle_classes
+from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 
 from project.settings import RATELIMIT_LIMITS
 from ratelimit_app.checks.views import check_names
@@ -57,12 +59,41 @@ class OthersThrottle(APIView):
     throttle_scope = "not_ours"
 
 
+class BesideTheMethod(ViewSet):
+    throttle_classes = (RateLimitThrottle,)
+    throttle_scope = None
+    throttle_limits = ()
+
+    @action(detail=False, throttle_limits=["known", "typo_in_action"])
+    def limited(self, request):
+        return None
+
+    @action(detail=False, throttle_scope="typo_in_scope_of_action")
+    def scoped(self, request):
+        return None
+
+    @action(detail=False, throttle_classes=[Door])
+    def doored(self, request):
+        return None
+
+    @action(detail=False, throttle_classes=[], throttle_scope="not_asked")
+    def free(self, request):
+        return None
+
+    @action(detail=False)
+    @ratelimit("typo_on_action")
+    def decorated(self, request):
+        return None
+
+
 @api_view(["GET"])
 @throttle_classes([RateLimitThrottle])
 def function(request):
     return None
 
 
+router = SimpleRouter()
+router.register("beside", BesideTheMethod, basename="beside")
 urlpatterns = [
     path("plain", plain),
     path("again", plain),
@@ -72,6 +103,8 @@ urlpatterns = [
     path("method", DecoratedMethod.as_view()),
     path("others", OthersThrottle.as_view()),
     path("function", function),
+    path("as-view", Throttled.as_view(throttle_limits={"list": "typo_in_as_view"}, throttle_scope="row")),
+    path("", include(router.urls)),
 ]
 
 
@@ -93,6 +126,11 @@ def test_names_that_nobody_has_declared_are_reported_once_each():
         "typo_of_the_rest",
         "typo_in_throttle",
         "typo_on_method",
+        "typo_in_as_view",
+        "typo_on_action",
+        "typo_in_throttle",
+        "typo_in_action",
+        "typo_in_scope_of_action",
     ]
     assert f"{__name__}.plain names the limit" in found[0].msg
 
