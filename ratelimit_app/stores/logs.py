@@ -14,18 +14,20 @@ from ratelimit_app.stores.rows import Advance, Outcome, Row
 
 # ``key`` is a reserved word of MySQL, but not behind a period.
 _READ = """
-SELECT newest.sequence - oldest.sequence + oldest.units, newest.sequence, newest.expires_at,
-    oldest.expires_at
+SELECT coalesce(newest.sequence - oldest.sequence + oldest.units, 0), newest.sequence,
+    CASE WHEN oldest.sequence IS NULL THEN 0 ELSE newest.expires_at END, coalesce(oldest.expires_at, 0)
 FROM (
     SELECT c.sequence, c.expires_at FROM ratelimit_app_loggedcall c
     WHERE c.key = %s ORDER BY c.sequence DESC LIMIT 1
-) AS newest, (
+) AS newest LEFT JOIN (
     SELECT c.sequence, c.units, c.expires_at FROM ratelimit_app_loggedcall c
     WHERE c.key = %s AND c.expires_at > %s ORDER BY c.expires_at, c.sequence LIMIT 1
-) AS oldest
+) AS oldest ON true
 """
 _READ_HELD = """
-SELECT coalesce(sum(c.units), 0), 0, coalesce(max(c.expires_at), 0), coalesce(min(c.expires_at), 0)
+SELECT coalesce(sum(c.units), 0),
+    coalesce((SELECT max(e.sequence) FROM ratelimit_app_loggedcall e WHERE e.key = %s), 0),
+    coalesce(max(c.expires_at), 0), coalesce(min(c.expires_at), 0)
 FROM ratelimit_app_loggedcall c WHERE c.key = %s AND c.expires_at > %s
 """
 _ROOM = """
@@ -74,7 +76,7 @@ WHERE ratelimit_app_counter.key = %s AND window_start = %s
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Log:
-    """The units used, the running total, when the last of them expires and the first: zeros if none are."""
+    """The units used, the newest total, when the last of them expires and the first: zeros if none are."""
 
     used: int = 0
     total: int = 0
@@ -101,6 +103,9 @@ def append(cursor: CursorWrapper, advance: Advance, logged: Logged, *, total: in
     used = log.used + advance.amount
     if used > advance.highest:
         return False, _refused(cursor, advance, logged, log)  # by what was met: others give back meanwhile
+    if log.total > total - advance.amount:  # the head was set back behind its entries
+        total = log.total + advance.amount
+        cursor.execute(_SET_TOTAL, [total, advance.row.key, advance.row.window_start])
     empty_at = max(logged.expires_at, log.empty_at)
     # Entries of a log expire in their order, though the clock may have stepped back.
     expires_at = logged.expires_at if logged.is_held else empty_at
@@ -143,10 +148,7 @@ def forget(cursor: CursorWrapper, key: str) -> None:
 
 
 def _read(cursor: CursorWrapper, row: Row, logged: Logged) -> _Log:
-    if logged.is_held:
-        cursor.execute(_READ_HELD, [row.key, logged.now])
-    else:
-        cursor.execute(_READ, [row.key, row.key, logged.now])
+    cursor.execute(_READ_HELD if logged.is_held else _READ, [row.key, row.key, logged.now])
     return _Log(*(int(number) for number in cursor.fetchone() or ()))
 
 

@@ -91,6 +91,7 @@ DECLARE
     until bigint;
     bar bigint := highest;
     total bigint;
+    newest bigint;
     outcome bigint[];
 BEGIN
     IF step.logged_until IS NOT NULL THEN
@@ -125,12 +126,25 @@ BEGIN
     END IF;
     -- Entries of a log expire in their order, though the clock may have stepped back.
     until := CASE WHEN step.is_held THEN step.logged_until ELSE greatest(step.logged_until, outcome[4]) END;
-    INSERT INTO ratelimit_app_loggedcall (key, sequence, units, expires_at)
-    VALUES (step.key, total, step.amount, until);
+    INSERT INTO ratelimit_app_loggedcall AS c (key, sequence, units, expires_at)
+    VALUES (
+        step.key,
+        greatest(total, step.amount + (
+            SELECT max(e.sequence) FROM ratelimit_app_loggedcall e WHERE e.key = step.key
+        )),
+        step.amount,
+        until
+    )
+    RETURNING c.sequence INTO newest;
+    IF newest > total THEN  -- the head was set back behind its entries
+        UPDATE ratelimit_app_counter c SET count = newest
+        WHERE c.key = step.key AND c.window_start = step.window_start;
+    END IF;
     IF outcome[1] = 1 THEN
         RETURN ARRAY[
             1, outcome[2] + step.amount, 0, greatest(until, outcome[4]), 0,
-            least(coalesce(nullif(outcome[6], 0), until), until), CASE WHEN step.is_held THEN total ELSE 0 END
+            least(coalesce(nullif(outcome[6], 0), until), until),
+            CASE WHEN step.is_held THEN newest ELSE 0 END
         ];
     END IF;
     RETURN ratelimit_app_look(step);

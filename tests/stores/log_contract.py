@@ -256,6 +256,19 @@ class LogContract:
         assert store.advance(log(50)) == Outcome(True, 1, empty_at=150, more_at=150)
         assert entries() == [(1, 1, 150)]
 
+    @pytest.mark.parametrize("kind", [log, held], ids=["log", "held"])
+    @pytest.mark.parametrize("total", [1, 2, 3, 4])
+    @pytest.mark.parametrize(("now", "live"), [(50, 4), (105, 2), (500, 0)], ids=["all", "some", "none"])
+    def test_log_whose_head_was_set_back_goes_on(self, store, kind, total, now, live):
+        for at, amount in ((0, 2), (10, 1), (20, 1)):
+            store.advance(kind(at, amount=amount, ceiling=6))
+        Counter.objects.update(count=total)
+        for taken in range(1, 7 - live):
+            assert store.advance_all([kind(now, ceiling=6)])[0].count == live + taken
+            assert entries()[-1] == (4 + taken, 1, now + LENGTH)
+        assert not store.advance(kind(now, ceiling=6)).fits
+        assert [row.count for row in Counter.objects.all()] == [10 - live]
+
     @pytest.mark.parametrize("batch_size", [1, 2, 100])
     def test_pruning_of_expired_entries_changes_no_outcome(self, store, batch_size):
         for now in (0, 10, 20, 30):
