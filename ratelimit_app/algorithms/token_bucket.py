@@ -22,7 +22,8 @@ def check(policy: Policy) -> None:
     if isinstance(policy.window, str):
         raise ValueError(f"rate: a token bucket refills evenly, not by the calendar {policy.window}")
     if _bucket(policy) > _LONGEST:
-        raise ValueError(f"burst: a bucket of {_capacity(policy):,} takes more than 20 years to refill")
+        field = "rate" if policy.burst is None else "burst"
+        raise ValueError(f"{field}: a bucket of {_capacity(policy):,} takes more than 20 years to refill")
 
 
 def span(policy: Policy, now: int, zone: datetime.tzinfo) -> Span:

@@ -87,6 +87,7 @@ def test_bucket_that_counts_denied_calls_owes_no_more_than_it_holds_and_is_kept_
         ("5/month", None, "rate: a token bucket refills evenly"),
         ("5/calendar day", None, "rate: a token bucket refills evenly"),
         ("1/day", 8_000, "burst: a bucket of 8,000 takes more than 20 years"),
+        ("1/36525 days", None, "rate: a bucket of 1 takes more than 20 years"),
     ],
 )
 def test_what_it_cannot_do_is_an_error(rate, burst, message):

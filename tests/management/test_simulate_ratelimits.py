@@ -234,6 +234,7 @@ def test_memory_does_not_grow_with_the_log(log, monkeypatch):
         (["-"], "--rate or --limit: a log needs one"),
         (["boundary", "--rate=2/fortnight"], "--rate: unknown unit 'fortnight'"),
         (["boundary", "--rate=2/month", "--algorithm=sliding_log"], "--rate: a sliding log has one length"),
+        (["fairness", "--rate=1/36525 days", "--algorithm=token_bucket"], "--rate: a bucket of 1 takes more"),
         (["boundary", "--algorithm=nosuch"], "--algorithm: invalid choice: 'nosuch'"),
         (["boundary", "--burst=0"], "--burst: a whole number from 1 to .*, got 0"),
         (["boundary", "--burst=9", "--algorithm=fixed_window"], "--burst: fixed_window has none"),

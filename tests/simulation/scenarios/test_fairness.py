@@ -11,7 +11,8 @@ from ratelimit_app.simulation.trials import Tier, Trial, limit_of, limits_of
 from tests.conftest import NOON
 
 
-def test_progress_is_told_of_every_decision(monkeypatch):
+@pytest.mark.parametrize("rate", ["60/min", "60/36525 days"])
+def test_progress_is_told_of_every_decision_of_which_no_rate_takes_more(monkeypatch, rate):
     monkeypatch.setattr(fairness, "_HIS_CALLS", 80)
     monkeypatch.setattr(fairness, "_CALLS_OF_OTHERS", 20)
     sizes, told = [], []
@@ -20,7 +21,7 @@ def test_progress_is_told_of_every_decision(monkeypatch):
         sizes.append(size)
         return contextlib.nullcontext(told.append)
 
-    fairness.run(limits_of("60/min", ["fixed_window", "sliding_log"], None), random.Random(1), watch)
+    fairness.run(limits_of(rate, ["fixed_window", "sliding_log"], None), random.Random(1), watch)
     assert sizes == [sum(told)] == [2 * 4 * 100]
 
 
@@ -28,6 +29,15 @@ def test_progress_is_told_of_every_decision(monkeypatch):
 def rows():
     (table,) = fairness.run(limits_of("60/min", ["fixed_window"], None), random.Random(1)).tables
     return [dict(zip(table.headings[1:], row[1:], strict=True)) for row in table.rows]
+
+
+@pytest.mark.parametrize("algorithm", ["fixed_window", "sliding_log", "sliding_window"])
+def test_rate_of_a_hundred_years_lets_one_quota_through(monkeypatch, algorithm):
+    monkeypatch.setattr(fairness, "_HIS_CALLS", 1_000)
+    monkeypatch.setattr(fairness, "_CALLS_OF_OTHERS", 980)
+    limits = limits_of("6/36525 days", [algorithm], None)
+    (table,) = fairness.run(limits, random.Random(1)).tables
+    assert [row[2] for row in table.rows] == [6, 6 * 50, 6 * 5, 6 * 3]
 
 
 def test_one_limit_for_everyone_starves_the_others(rows):
