@@ -282,6 +282,20 @@ runpy.run_path("manage.py", run_name="__main__")
     return subprocess.Popen(command, cwd=ROOT, text=True, **options)
 
 
+@pytest.mark.parametrize("lines", [0, 1])
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_reader_who_has_had_enough_ends_it_quietly(tmp_path, lines, unbuffered):
+    plot, env = tmp_path / "a.png", {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with run("boundary", f"--plot={plot}", env=env, **pipes) as process:
+        for _ in range(lines):
+            process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+    assert plot.stat().st_size
+
+
 def test_plot_without_matplotlib_says_what_to_install():
     process = run("boundary", "--plot=a.png", without=["matplotlib"], stderr=subprocess.PIPE)
     _, err = process.communicate(timeout=60)

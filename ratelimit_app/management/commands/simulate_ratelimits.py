@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import os
 import random
 import stat
 import zlib
@@ -62,11 +63,10 @@ class Command(BaseCommand):
             result = self._simulate(options)
         except KeyboardInterrupt:
             raise CommandError("Interrupted.", returncode=130) from None
-        for number, table in enumerate(result.tables):
-            self.stdout.write("\n" * bool(number), ending="")
-            if options["verbosity"]:
-                self.stdout.write(f"{table.title}:")
-            self.stdout.write(report.text(table))
+        try:
+            self._print(result, options["verbosity"])
+        except BrokenPipeError:  # whoever reads it has had enough, as ``head`` has
+            _leave_unread(self.stdout.fileno())
         if draw:
             draw(result)
 
@@ -97,6 +97,14 @@ class Command(BaseCommand):
         title = f"{limits[0].policy.name} by {by}, {log.good:,} lines of {options['input']}"
         tables = [report.summary(title, trials), *report.refused_keys(trials, options["top"])]
         return Result(tables, [(trial.title, trial.tally) for trial in trials])
+
+    def _print(self, result: Result, verbosity: int) -> None:
+        for number, table in enumerate(result.tables):
+            self.stdout.write("\n" * bool(number), ending="")
+            if verbosity:
+                self.stdout.write(f"{table.title}:")
+            self.stdout.write(report.text(table))
+        self.stdout.flush()
 
     def _by_key_of(self, limit: LiveLimit, verbosity: int) -> str:
         by = log_arrivals.by_key_of(limit)
@@ -204,6 +212,13 @@ def _plotter(path: Path) -> Callable[[Result], None]:
     except OSError as error:
         raise CommandError(f"--plot: {path} cannot be written: {error}") from error
     return draw
+
+
+def _leave_unread(output: int) -> None:
+    """Let what is still in a buffer, and goes out at the end of the process, go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, output)
+    os.close(nowhere)
 
 
 def _first_bad(log: AccessLog) -> str:
