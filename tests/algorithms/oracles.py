@@ -145,6 +145,12 @@ FIXED_WINDOW = {
         + [(at, 1, False, 0, 60 - at) for at in (10, 20, 30, 40, 50)]
         + [(60, 1, True, 0, 0)],
     ),
+    "a clock that steps back over an edge grants what was left before it, once": Table(
+        ("2/min",),
+        [(0, 1, True, 1, 0), (0, 1, True, 0, 0), (-1, 1, True, 1, 0), (-1, 1, True, 0, 0)]
+        + [(-1, 1, False, 0, 1), (0, 1, False, 0, 60)] * 3
+        + [(60, 1, True, 1, 0)],
+    ),
     "several: DRF 3/s and 6/min": Table(
         ("3/s", "6/min"),
         [
@@ -265,6 +271,24 @@ SLIDING_WINDOW = {
             (90, 80, True, 0, 0, {"used": 100}),
             (90, 1, False, 0, 1.5),
             (100, 1, True, 5, 0, {"used": 95}),
+        ],
+        algorithm="sliding_window",
+    ),
+    "a clock that steps back over an edge grants what was left before it, once, and counts it": Table(
+        ("2/min",),
+        [(0, 1, True, 1, 0), (0, 1, True, 0, 0), (-1, 1, True, 1, 0), (-1, 1, True, 0, 0)]
+        + [(-1, 1, False, 0, 31), (0, 1, False, 0, 90)] * 3
+        + [(89, 1, False, 0, 1), (90, 1, True, 0, 0)],
+        algorithm="sliding_window",
+    ),
+    "a clock that steps back over the edge of a busy minute grants nothing": Table(
+        ("2/min",),
+        [
+            (-40, 2, True, 0, 0),
+            (29, 1, False, 0, 1),
+            (30, 1, True, 0, 0),
+            (-1, 1, False, 0, 31),
+            (30, 1, False, 0, 30),
         ],
         algorithm="sliding_window",
     ),
