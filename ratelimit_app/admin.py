@@ -51,7 +51,7 @@ class LimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # not generic at r
     fieldsets = (
         (None, {"fields": ("name", "rate", "algorithm", "burst")}),
         ("Whose requests, and which", {"fields": ("key", "path", "methods")}),
-        ("What happens to them", {"fields": ("mode", "count_denied", "cost", "charge")}),
+        ("What happens to them", {"fields": ("mode", "count_denied", "cost", "charge", "on_error")}),
         ("For staff", {"fields": ("note",)}),
     )
     change_list_template = "ratelimit_app/limit_list.html"

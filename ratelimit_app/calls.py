@@ -78,10 +78,11 @@ class Call:
 
 @dataclasses.dataclass(slots=True)
 class Receipt:
-    """A call that was taken, until it is settled."""
+    """A call that was taken, until it is settled; ``is_local`` if only this process has counted it."""
 
     call: Call
     is_settled: bool = False
+    is_local: bool = False
 
     def close(self) -> bool:
         """Settle it; return whether it was open. Of several threads, one gets a yes."""
@@ -145,8 +146,19 @@ def plan(limit: LiveLimit, key: str, cost: int, now: int) -> Call:
     return Call(limit, key, cost, now, span, advance)
 
 
-def judge(call: Call, outcome: Outcome, *, taken: bool = False) -> Decision:
-    """Turn the outcome of a call into its decision; ``taken`` says that what fitted was taken."""
+def unavailable(call: Call, wait: float) -> Decision:
+    """Refuse a call that could not be counted, for so many seconds."""
+    name = call.limit.name
+    return Decision(
+        allowed=False, limit=name, key=call.key, cost=call.cost, retry_after=wait, unavailable=True
+    )
+
+
+def judge(call: Call, outcome: Outcome, *, taken: bool = False, is_local: bool = False) -> Decision:
+    """Turn the outcome of a call into its decision.
+
+    ``taken`` says that what fitted was taken, ``is_local`` that it was in this process alone.
+    """
     policy, shadow = call.limit.policy, call.limit.is_shadow
     algorithm = algorithms.load(policy.algorithm)
     verdict = algorithm.judge(policy, call.span, call.cost, call.now, _state(outcome))
@@ -164,7 +176,7 @@ def judge(call: Call, outcome: Outcome, *, taken: bool = False) -> Decision:
         policy=policy,
         shadow=shadow,
         over_quota=not outcome.fits,
-        receipt=Receipt(call.taken(outcome)) if taken and outcome.fits else None,
+        receipt=Receipt(call.taken(outcome), is_local=is_local) if taken and outcome.fits else None,
         more_after=_seconds(verdict.more_after),
         at=windows.to_seconds(call.now),
     )

@@ -39,8 +39,13 @@ class Configuration:
 
     @property
     def timeout(self) -> float:
-        """Seconds during which a statement that met a lock is tried again."""
+        """Seconds that the counters' database may take for one decision."""
         return typing.cast(float, self._get("TIMEOUT", 0.5))
+
+    @property
+    def on_error(self) -> str:
+        """What happens to calls while it does not answer: ``allow``, ``deny`` or ``local``."""
+        return typing.cast(str, self._get("ON_ERROR", "allow"))
 
     @property
     def ipv6_prefix(self) -> int:

@@ -21,8 +21,9 @@ class Decision:
     ``policy`` ``None``. ``over_quota`` says that the cost did not fit: the call is then refused,
     unless the limit is in ``shadow`` mode, which never refuses. ``more_after`` is the seconds until
     more than ``remaining`` units can be had, ``None`` when there never will be more: all of them are
-    there. ``at`` is when it was decided, in seconds since the epoch. ``receipt`` is for
-    ``limiter.settle``: what was taken, where something was.
+    there. ``unavailable`` says that it is refused only because the counters could not be asked. ``at`` is
+    when it was decided, in seconds since the epoch. ``receipt`` is for ``limiter.settle``: what was taken,
+    where something was.
     """
 
     allowed: bool
@@ -38,6 +39,7 @@ class Decision:
     policy: Policy | None = None
     shadow: bool = False
     over_quota: bool = False
+    unavailable: bool = False
     more_after: float | None = None
     at: float = 0.0
     receipt: object = dataclasses.field(default=None, compare=False, repr=False)

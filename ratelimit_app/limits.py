@@ -36,6 +36,7 @@ class LiveLimit:
     count_denied: bool = False
     cost: int = 1
     charge: str = Charge.BEFORE
+    on_error: str = ""
     overrides: Overrides = overrides.NONE
 
     @property
@@ -70,15 +71,28 @@ class Snapshot:
         return self.by_name.get(name)
 
 
-def load(connection: BaseDatabaseWrapper) -> Snapshot:
-    """Read all limits: those in code, and by a connection the rows, which win by name.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rows:
+    """What the tables hold: the limits, and their overrides."""
+
+    limits: Sequence[Limit]
+    overrides: Sequence[LimitOverride]
+
+
+def read(connection: BaseDatabaseWrapper) -> Rows:
+    """Read the rows of all limits by a connection."""
+    rows = list(_rows(Limit.objects.all(), connection))
+    return Rows(rows, list(_rows(LimitOverride.objects.order_by(), connection)) if rows else [])
+
+
+def load(rows: Rows) -> Snapshot:
+    """Make all limits: those in code, and the rows, which win by name.
 
     One that is not valid is reported and left out, as if it were not there; so is an override.
     """
     by_name = dict(load_declared().by_name)
-    rows = list(_rows(Limit.objects.all(), connection))
-    overriding = _by_limit(_rows(LimitOverride.objects.order_by(), connection)) if rows else {}
-    for row in rows:
+    overriding = _by_limit(rows.overrides)
+    for row in rows.limits:
         _add(by_name, row.name, functools.partial(live, row, overriding.get(row.pk, ())))
     return Snapshot(by_name)
 
@@ -119,6 +133,7 @@ def live(row: Limit, overriding: Sequence[LimitOverride] = ()) -> LiveLimit | No
         count_denied=row.checked_count_denied(),
         cost=row.checked_cost(),
         charge=row.checked_charge(),
+        on_error=row.checked_on_error(),
         overrides=_live_overrides(row, overriding) if overriding else overrides.NONE,
     )
 

@@ -31,6 +31,12 @@ class Charge(models.TextChoices):
     SUCCESSES = "successes", "successes: requests that do not fail"
 
 
+class OnError(models.TextChoices):
+    ALLOW = "allow", "allow: let calls through, uncounted"
+    DENY = "deny", "deny: refuse them with 503, to be tried again"
+    LOCAL = "local", "local: count them in each process by itself"
+
+
 class Limit(models.Model):
     """How often something may happen, as staff edit it."""
 
@@ -102,6 +108,15 @@ class Limit(models.Model):
             "neither failure nor success."
         ),
     )
+    on_error = models.CharField(
+        max_length=10,
+        choices=OnError.choices,
+        blank=True,
+        help_text=(
+            "What happens while the counters' database does not answer. Empty: RATELIMIT_ON_ERROR. Where a "
+            "counter is only locked for too long, 'allow' refuses too."
+        ),
+    )
     note = models.TextField(blank=True, help_text="Why this limit is as it is. For staff only.")
 
     class Meta:
@@ -164,6 +179,12 @@ class Limit(models.Model):
             raise ValueError(f"count_denied: a call that is refused holds nothing, got {self.count_denied!r}")
         return self.count_denied
 
+    def checked_on_error(self) -> str:
+        """Return what an outage does, empty for the setting; raise ``ValueError`` for an unknown word."""
+        if self.on_error not in ("", *OnError.values):
+            raise ValueError(f"on_error: unknown {self.on_error!r} (have: {', '.join(OnError.values)})")
+        return self.on_error
+
     def _checks(self) -> list[tuple[str, Callable[[], object]]]:
         return [
             ("key", lambda: keys.load(self.key)),
@@ -175,6 +196,7 @@ class Limit(models.Model):
             ("cost", self.checked_cost),
             ("charge", self.checked_charge),
             ("count_denied", self.checked_count_denied),
+            ("on_error", self.checked_on_error),
             ("name", self.policy),
         ]
 

@@ -22,13 +22,16 @@ _reported: dict[str, dict[tuple[str, ...], float]] = {}
 
 def report(
     level: int, message: str, *args: object, seen: Sequence[object] = (), exc_info: bool = False
-) -> None:
+) -> bool:
     """Log a message unless the same one, with the same arguments, was logged within a minute.
 
+    Returns whether it was logged.
     ``seen`` are further arguments for the message, which visitors choose: what was seen this time.
     """
-    if _is_due(_reported.setdefault(message, {}), tuple(str(arg)[:_LENGTH] for arg in args)):
+    is_due = _is_due(_reported.setdefault(message, {}), tuple(str(arg)[:_LENGTH] for arg in args))
+    if is_due:
         logger.log(level, message, *args, *seen, exc_info=exc_info)
+    return is_due
 
 
 def _is_due(reported: dict[tuple[str, ...], float], cause: tuple[str, ...]) -> bool:

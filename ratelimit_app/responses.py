@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import TypeVar
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
@@ -19,8 +20,6 @@ from ratelimit_app.reporting import report
 
 R = TypeVar("R", bound=HttpResponse)
 
-STATUS = 429
-
 #: What says something of the body that was there before.
 _OF_THE_BODY = ("Content-Encoding", "Content-Language", "ETag", "Last-Modified")
 
@@ -29,15 +28,21 @@ _OURS = "_ratelimit_refusal"
 
 _DOCUMENT_TYPES = ("application/problem+json", "application/json")
 _PAGE_TYPE = "text/html"
-PROBLEM_TYPE = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+_PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types#"
+
+
+def status(decision: Decision) -> HTTPStatus:
+    """Return the status of a refusal: 503 where there was only no asking the counters."""
+    return HTTPStatus.SERVICE_UNAVAILABLE if decision.unavailable else HTTPStatus.TOO_MANY_REQUESTS
 
 
 def refusal(decision: Decision, request: HttpRequest | None = None) -> HttpResponse:
     """Return the 429 for a decision: what ``RATELIMIT_REFUSAL`` makes of it, or the app's own.
 
-    That is a page (the template ``429.html``) for a browser and a problem document for all others.
+    That is a page (the template ``429.html``) for a browser and a problem document for all others. A
+    503 is always the document.
     """
-    if request is None:
+    if request is None or decision.unavailable:
         return complete(_document(decision), decision)
     request = getattr(request, "_request", request)  # REST framework wraps Django's
     own = _own(conf.refusal, request, decision) if conf.refusal else None
@@ -46,18 +51,21 @@ def refusal(decision: Decision, request: HttpRequest | None = None) -> HttpRespo
 
 async def arefusal(decision: Decision, request: HttpRequest) -> HttpResponse:
     """Return the 429 as ``refusal`` does, in a thread only where a project's own code makes it."""
-    if conf.refusal or _wants_page(request):
+    if not decision.unavailable and (conf.refusal or _wants_page(request)):
         return await sync_to_async(refusal)(decision, request)
-    return complete(_negotiated(decision, request), decision)
+    return refusal(decision, request)
 
 
 def problem(decision: Decision) -> dict[str, object]:
     """Return the problem details of a refusal (RFC 9457), which say whose quota nowhere."""
     wait = decision.retry_after_seconds
+    kind, title = ("temporary-reduced-capacity", "Temporary reduced capacity")
+    if not decision.unavailable:
+        kind, title = ("quota-exceeded", "Quota exceeded")
     body: dict[str, object] = {
-        "type": PROBLEM_TYPE,
-        "title": "Quota exceeded",
-        "status": STATUS,
+        "type": _PROBLEM_TYPES + kind,
+        "title": title,
+        "status": int(status(decision)),
         "detail": _detail(decision, wait),
         "violated-policies": [part.limit for part in decision.parts if not part.allowed],
     }
@@ -66,7 +74,9 @@ def problem(decision: Decision) -> dict[str, object]:
 
 def is_foreign(response: object) -> bool:
     """Tell whether a response is a 429 that this module has not made."""
-    return getattr(response, "status_code", None) == STATUS and not hasattr(response, _OURS)
+    return getattr(response, "status_code", None) == HTTPStatus.TOO_MANY_REQUESTS and not hasattr(
+        response, _OURS
+    )
 
 
 def turn_into_refusal(response: HttpResponseBase, decision: Decision, request: HttpRequest) -> None:
@@ -100,6 +110,9 @@ def add_fields(response: HttpResponseBase, decisions: Sequence[Decision]) -> Non
 def complete(response: R, decision: Decision) -> R:
     """Add what every refusal carries, whoever made it."""
     setattr(response, _OURS, True)
+    if decision.unavailable:
+        # Once a minute is told what is wrong. Django would tell of each response with a 5xx.
+        response._has_been_logged = True  # type: ignore[attr-defined]
     response.setdefault("Cache-Control", "no-store")
     wait = decision.retry_after_seconds
     if wait is not None:
@@ -130,7 +143,7 @@ def _negotiated(decision: Decision, request: HttpRequest) -> HttpResponse:
 
 
 def _document(decision: Decision) -> HttpResponse:
-    return JsonResponse(problem(decision), status=STATUS, content_type="application/problem+json")
+    return JsonResponse(problem(decision), status=status(decision), content_type="application/problem+json")
 
 
 def _wants_page(request: HttpRequest) -> bool:
@@ -141,7 +154,7 @@ def _page(decision: Decision, request: HttpRequest) -> HttpResponse | None:
     """Render the template; where that fails, it is reported, and the document goes out."""
     context = {"decision": decision, "detail": _detail(decision, decision.retry_after_seconds)}
     try:
-        return render(request, "429.html", context, status=STATUS)
+        return render(request, "429.html", context, status=status(decision))
     except Exception:
         report(logging.ERROR, "The template 429.html cannot be rendered", exc_info=True)
         return None
@@ -163,8 +176,14 @@ def _own(path: str, request: HttpRequest, decision: Decision) -> HttpResponse | 
 
 
 def _detail(decision: Decision, wait: int | None) -> str:
+    if decision.unavailable:
+        return f"Requests cannot be counted at the moment. Try again in {wait} second{_s(wait)}."
     if wait is None and decision.cost <= (decision.quota or 0):
         return "Too many requests. Trying again does not help."
     if wait is None:
         return "This request costs more than the whole quota: trying again does not help."
-    return f"Too many requests. Try again in {wait} second{'' if wait == 1 else 's'}."
+    return f"Too many requests. Try again in {wait} second{_s(wait)}."
+
+
+def _s(number: int | None) -> str:
+    return "" if number == 1 else "s"

@@ -4,22 +4,22 @@ An edit in this process shows at once: in its own transaction before the commit,
 after it.
 """
 
-import contextlib
 import dataclasses
 import itertools
-import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from django.db import Error, connections, router, transaction
+from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from ratelimit_app import limits, windows
+from ratelimit_app import limits, outages, windows
 from ratelimit_app.conf import conf
 from ratelimit_app.models import Limit
-from ratelimit_app.reporting import forget, report
-from ratelimit_app.stores.committing import committing_connection
+from ratelimit_app.outages import Unanswered
+from ratelimit_app.reporting import forget
+
+_MESSAGE = "The limits' database %r %s: the limits known before stay"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,35 +101,37 @@ def _read(now: int) -> limits.Snapshot:
         reading = _reading
         if reading is None or not reading.is_fresh(now):
             edit = _edit
-            reading = _reading = _Reading(now, _load(reading, _committed), edit)
+            reading = _reading = _Reading(now, _load(reading, _read_committed), edit)
         return reading.snapshot
     finally:
         _lock.release()
 
 
-def _load(before: _Reading | None, connect: Callable[[], BaseDatabaseWrapper]) -> limits.Snapshot:
+def _load(before: _Reading | None, read: Callable[[], limits.Rows]) -> limits.Snapshot:
     try:
-        connection = connect()
-        with _guard(connection):
-            return limits.load(connection)
-    except Error:
-        report(logging.ERROR, "The limits cannot be read; those known before stay", exc_info=True)
+        return limits.load(read())
+    except Unanswered:
         return before.snapshot if before else limits.load_declared()
 
 
-@contextlib.contextmanager
-def _guard(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Keep a query that fails from breaking the caller's transaction."""
+def _read_committed() -> limits.Rows:
+    """Read what is committed by now, whatever the caller's transaction sees."""
+    alias = router.db_for_write(Limit)
+    return outages.ask(alias, lambda store: store.retry(_read_guarded), message=_MESSAGE)
+
+
+def _read_edited() -> limits.Rows:
+    """Read what the transaction that edited limits sees."""
+    alias = _open_edit.alias
+    return outages.ask(alias, lambda store: _read_guarded(connections[alias]), message=_MESSAGE)
+
+
+def _read_guarded(connection: BaseDatabaseWrapper) -> limits.Rows:
+    """Read in a way that keeps a query that fails from breaking the caller's transaction."""
     if not connection.in_atomic_block:
-        yield
-        return
+        return limits.read(connection)
     with transaction.atomic(using=connection.alias):
-        yield
-
-
-def _committed() -> BaseDatabaseWrapper:
-    """Return a connection that sees what is committed by now, whatever the caller's transaction sees."""
-    return committing_connection(router.db_for_write(Limit))
+        return limits.read(connection)
 
 
 def _in_open_edit() -> bool:
@@ -150,6 +152,6 @@ def _in_open_edit() -> bool:
 def _read_in_edit(now: int) -> limits.Snapshot:
     if _open_edit.reading is None or not _open_edit.reading.is_fresh(now):
         edit = _edit
-        snapshot = _load(_open_edit.reading, lambda: connections[_open_edit.alias])
+        snapshot = _load(_open_edit.reading, _read_edited)
         _open_edit.reading = _Reading(now, snapshot, edit)
     return _open_edit.reading.snapshot

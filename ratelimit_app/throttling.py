@@ -82,7 +82,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> HttpResponse
     if conf.refusal or renderer is None or renderer.media_type != "text/html":
         return responses.refusal(refused, request._request)
     # The browsable API shows it in its own page.
-    response = Response(responses.problem(refused), status=responses.STATUS)
+    response = Response(responses.problem(refused), status=responses.status(refused))
     return responses.complete(response, refused)
 
 

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 from django.db import connections
+from django.test import override_settings
 
-from ratelimit_app import reporting
+from ratelimit_app import outages, reporting
 from ratelimit_app.testing import FrozenClock, frozen_time
+from tests import races
 
 pytest.register_assert_rewrite(
     "tests.algorithms.bench",
@@ -48,6 +50,14 @@ def clock() -> Iterator[FrozenClock]:
         yield frozen
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _patience() -> Iterator[None]:
+    """Let nothing be given up because the machine has much to do; tests of that say so themselves."""
+    with override_settings(RATELIMIT_TIMEOUT=races.PATIENCE):
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _report_anew() -> None:
+def _begin_anew() -> None:
     reporting.forget()
+    outages.forget()

@@ -5,14 +5,23 @@ from collections.abc import Iterator
 
 from django.db import connections
 
+from ratelimit_app import outages
+
 NOWHERE = {"PORT": "1", "NAME": "/nowhere/at/all"}
 
 
-def outage(kind: str) -> contextlib.AbstractContextManager[None]:
-    """Take the counters away: their table, or the server (on SQLite: the file) that has it."""
+@contextlib.contextmanager
+def outage(kind: str) -> Iterator[None]:
+    """Take the counters away: their table, or the server (on SQLite: the file) that has it.
+
+    At the end they are asked again at once, as they would be after a second.
+    """
+    away = without_server("ratelimit")
     if kind == "table":
-        return without_table("ratelimit", "ratelimit_app_counter")
-    return without_server("ratelimit")
+        away = without_table("ratelimit", "ratelimit_app_counter")
+    with away:
+        yield
+    outages.forget()
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.test import AsyncRequestFactory
 from django.urls import path
 
-from ratelimit_app import limiter
+from ratelimit_app import limiter, receipts
 from ratelimit_app.coroutines import in_thread
 from ratelimit_app.decision import Decision
 from ratelimit_app.decorators import ratelimit
@@ -114,7 +114,7 @@ def test_cancelled_call_gives_back_what_it_took(policy, times, waits, monkeypatc
     if waits:
         call = limiter.wait_async(policy, "k", max_wait=1)
     else:
-        call = in_thread(slowly, undo=limiter._undo)(policy, "k")
+        call = in_thread(slowly, undo=receipts.undo)(policy, "k")
     async_to_sync(cancel)(call, times)
     assert limiter.peek(policy, "k").used == 0
 

@@ -183,8 +183,7 @@ def test_request_holds_its_unit_until_its_response_is_closed(client, settings, w
 def test_stream_holds_its_unit_until_its_end(client):
     response = client.get("/streaming")
     assert in_flight() == 1
-    assert b"".join(response.streaming_content) == b"11"
-    response.close()
+    assert b"".join(response.streaming_content) == b"11"  # at whose end the client closes it
     assert in_flight() == 0
 
 

@@ -17,6 +17,7 @@ VALUES = {
     "trusted_proxies": (0, ["10.0.0.0/8"]),
     "proxy_header": ("X-Forwarded-For", "Forwarded"),
     "headers": (("ietf",), []),
+    "on_error": ("allow", "deny"),
     "refusal": ("", "project.views.ping"),
     "exempt": (("admin:",), []),
     "limits": ({}, {"a": "5/m"}),

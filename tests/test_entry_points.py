@@ -1,5 +1,7 @@
 """One limit in one state answers alike, whichever way a request comes to it."""
 
+import json
+
 import pytest
 from asgiref.sync import async_to_sync
 from django.http import HttpResponse
@@ -15,6 +17,7 @@ from rest_framework.views import APIView
 from ratelimit_app import limiter
 from ratelimit_app.decorators import ratelimit
 from ratelimit_app.throttling import RateLimitThrottle
+from tests.outages import outage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__), pytest.mark.usefixtures("clock")]
 
@@ -145,3 +148,24 @@ def test_refusal_is_byte_equal_by_every_way_sync_and_async(refusal, accept, sett
     for way in WAYS:
         for client in (Client(), AsyncClient()):
             assert ask(way, settings, client, accept) == (status, body, fields), (way, client)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("accept", [None, BROWSER])
+def test_outage_under_deny_is_byte_equal_by_every_way_sync_and_async(accept, settings):
+    settings.RATELIMIT_ON_ERROR = "deny"
+    settings.RATELIMIT_REFUSAL = f"{__name__}.own"  # that is for refusals by a quota
+    with outage("table"):
+        status, body, fields = ask(WAYS[0], settings, Client(), accept)
+        assert (status, fields["Retry-After"], fields["Cache-Control"]) == (503, "1", "no-store")
+        assert json.loads(body) == {
+            "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            "title": "Temporary reduced capacity",
+            "status": 503,
+            "detail": "Requests cannot be counted at the moment. Try again in 1 second.",
+            "violated-policies": ["door"],
+            "retry_after": 1,
+        }
+        for way in WAYS:
+            for client in (Client(), AsyncClient()):
+                assert ask(way, settings, client, accept) == (status, body, fields), (way, client)

@@ -502,7 +502,7 @@ def test_outage_allows_uncounted_and_is_reported_once(kind, caplog):
         limiter.reset("login", KEY)
     reports = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert [record.levelname for record in reports] == ["ERROR"]
-    assert reports[0].message.startswith("The counters on the database 'ratelimit' do not answer: ")
+    assert reports[0].message.startswith("The counters' database 'ratelimit' does not answer: ")
     assert not limiter.consume("login", KEY).allowed
     assert counts() == {"login": 3}
 

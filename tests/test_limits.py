@@ -108,7 +108,7 @@ def test_row_wins_by_name_over_the_one_in_code(settings):
     settings.RATELIMIT_LIMITS = {"a": "5/m", "b": "5/m"}
     baker.make(Limit, name="a", rate="9/m")
     baker.make(Limit, name="c", rate="7/m")
-    found = limits.load(connection)
+    found = limits.load(limits.read(connection))
     assert {name: limit.policy.quota for name, limit in found.by_name.items()} == {"a": 9, "b": 5, "c": 7}
 
 
@@ -116,7 +116,7 @@ def test_row_wins_by_name_over_the_one_in_code(settings):
 def test_row_that_is_off_wins_too(settings):
     settings.RATELIMIT_LIMITS = {"a": "5/m"}
     baker.make(Limit, name="a", rate="9/m", mode="off")
-    assert limits.load(connection).by_name == {"a": None}
+    assert limits.load(limits.read(connection)).by_name == {"a": None}
 
 
 @pytest.mark.django_db
@@ -136,7 +136,9 @@ def test_bad_row_is_ignored_and_the_one_in_code_stays(bad, settings, caplog):
     settings.RATELIMIT_LIMITS = {"a": "5/m"}
     baker.make(Limit, name="a", **{"rate": "9/m", **bad})
     baker.make(Limit, name="b", rate="7/m")
-    assert {name: limit.policy.quota for name, limit in limits.load(connection).by_name.items()} == {
+    assert {
+        name: limit.policy.quota for name, limit in limits.load(limits.read(connection)).by_name.items()
+    } == {
         "a": 5,
         "b": 7,
     }
@@ -146,10 +148,10 @@ def test_bad_row_is_ignored_and_the_one_in_code_stays(bad, settings, caplog):
 @pytest.mark.django_db
 def test_row_made_anew_and_code_have_counters_of_their_own(settings):
     settings.RATELIMIT_LIMITS = {"a": "5/m"}
-    spaces = {limits.load(connection).by_name["a"].space}
+    spaces = {limits.load(limits.read(connection)).by_name["a"].space}
     for _ in range(2):
         row = Limit.objects.create(name="a", rate="5/m")
-        spaces.add(limits.load(connection).by_name["a"].space)
+        spaces.add(limits.load(limits.read(connection)).by_name["a"].space)
         row.delete()
     assert len(spaces) == 3
 
@@ -177,4 +179,4 @@ def test_row_that_is_off_stays_off_whatever_else_is_wrong_with_it(broken, settin
     settings.RATELIMIT_LIMITS = {"a": "5/min"}
     baker.make(Limit, name="a", rate="9/min", key="ip", mode="off")
     Limit.objects.update(**broken)
-    assert limits.load(connection).by_name == {"a": None}
+    assert limits.load(limits.read(connection)).by_name == {"a": None}

@@ -15,6 +15,7 @@ from ratelimit_app import headers
 from ratelimit_app.checks.rates import check_declared
 from ratelimit_app.conf import conf
 from ratelimit_app.keys import proxies
+from ratelimit_app.models import OnError
 from ratelimit_app.stores import has_store
 
 CLOCKS = ("database", "local")
@@ -47,6 +48,13 @@ def check_refresh() -> None:
 
 def check_timeout() -> None:
     _check_seconds(conf.timeout)
+    if not conf.timeout:
+        raise ValueError("a number of seconds above 0, or nothing could be asked; got 0")
+
+
+def check_on_error() -> None:
+    if conf.on_error not in OnError.values:
+        raise ValueError(f"unknown {conf.on_error!r} (have: {', '.join(OnError.values)})")
 
 
 def check_clock() -> None:
@@ -109,6 +117,7 @@ SETTINGS: tuple[tuple[str, str, Callable[[], None]], ...] = (
     ("E011", "TRUSTED_PROXIES", check_trusted_proxies),
     ("E012", "PROXY_HEADER", check_proxy_header),
     ("E013", "REFUSAL", check_refusal),
+    ("E014", "ON_ERROR", check_on_error),
 )
 
 

@@ -13,8 +13,19 @@ from django.db import connections
 from ratelimit_app.stores.base import Store
 from ratelimit_app.stores.row_keys import row_key
 from ratelimit_app.stores.rows import Advance, Outcome, Row
+from ratelimit_app.stores.sending import TimeOver
 
-__all__ = ["Advance", "Outcome", "Row", "Store", "database_of", "has_store", "row_key", "store_for"]
+__all__ = [
+    "Advance",
+    "Outcome",
+    "Row",
+    "Store",
+    "TimeOver",
+    "database_of",
+    "has_store",
+    "row_key",
+    "store_for",
+]
 
 
 def store_for(alias: str) -> Store:

@@ -32,6 +32,9 @@ SELECT (SELECT count(*) FROM ratelimit_app_counter WHERE expires_at <= %s)
     + (SELECT count(*) FROM ratelimit_app_loggedcall WHERE expires_at <= %s)
 """
 
+#: Seconds that a batch may take which nobody waits for.
+_PRUNE_SECONDS = 60.0
+
 
 class Store(Sender):
     """The counters on one database alias."""
@@ -50,7 +53,7 @@ class Store(Sender):
         """
         if len(advances) < 2:
             return [self.advance(advance) for advance in advances]
-        outcomes = self.retry(lambda: self.send_all(self.connection(), advances))
+        outcomes = self.retry(lambda connection: self.send_all(connection, advances))
         return [outcomes[advance.row] for advance in advances]
 
     def advance(self, advance: Advance) -> Outcome:
@@ -59,8 +62,8 @@ class Store(Sender):
             # No row has room, and a row that does not exist yet would not be asked.
             return self.look([advance])[advance.row]
         if advance.logged:
-            return self.retry(lambda: self.send_all(self.connection(), [advance]))[advance.row]
-        return self.retry(lambda: self.send_advance(self.connection(), advance))
+            return self.retry(lambda connection: self.send_all(connection, [advance]))[advance.row]
+        return self.retry(lambda connection: self.send_advance(connection, advance))
 
     def read(self, rows: Sequence[Row]) -> dict[Row, int]:
         """Return the counts of rows, 0 for one that does not exist. Writes nothing."""
@@ -107,11 +110,13 @@ class Store(Sender):
 
     def count_expired(self, now: int) -> int:
         """Count the rows that pruning would delete at an instant."""
-        return int(self.fetch_all(_COUNT_EXPIRED, [now, now])[0][0])
+        return int(self.fetch_all(_COUNT_EXPIRED, [now, now], seconds=_PRUNE_SECONDS)[0][0])
 
     def prune(self, now: int, batch_size: int) -> int:
         """Delete at most so many rows that have expired by an instant; return how many."""
-        return self.retry(lambda: self.send_prune(self.connection(), now, batch_size))
+        return self.retry(
+            lambda connection: self.send_prune(connection, now, batch_size), seconds=_PRUNE_SECONDS
+        )
 
     # What a vendor does in its own way ----------------------------------------------------------
 
@@ -189,8 +194,8 @@ class Store(Sender):
         return True, outcomes
 
     def _look_into_log(self, advance: Advance, logged: Logged) -> Outcome:
-        def look() -> Outcome:
-            with self.connection().cursor() as cursor:
+        def look(connection: BaseDatabaseWrapper) -> Outcome:
+            with connection.cursor() as cursor:
                 return logs.look(cursor, advance, logged)
 
         return self.retry(look)

@@ -27,7 +27,6 @@ def committing_connection(alias: str) -> BaseDatabaseWrapper:
         if connection not in _second:
             _second[connection] = _open_second(connection)
         connection = _second[connection]
-    _close_if_broken(connection)
     return connection
 
 
@@ -72,7 +71,7 @@ def _abandon(connection: BaseDatabaseWrapper) -> None:
         connection.close()
 
 
-def _close_if_broken(connection: BaseDatabaseWrapper) -> None:
+def close_if_broken(connection: BaseDatabaseWrapper) -> None:
     """Have a connection that the server has ended opened anew, as Django does only between requests."""
     if connection.errors_occurred and connection.connection is not None:
         if connection.is_usable():
@@ -90,14 +89,20 @@ def _is_in_memory(connection: BaseDatabaseWrapper) -> bool:
     return bool(getattr(connection, "is_in_memory_db", bool)())
 
 
-def _open_second(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
-    second = connection.copy()
+def separate(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
+    """Return another connection to the same database, for any thread, which is not open yet."""
+    other = connection.copy()
     # It is there to commit by itself, and not to wait for a pool whose connections wait for it.
-    second.settings_dict["AUTOCOMMIT"] = True
-    second.settings_dict["OPTIONS"].pop("pool", None)
+    other.settings_dict["AUTOCOMMIT"] = True
+    other.settings_dict["OPTIONS"].pop("pool", None)
+    other.inc_thread_sharing()
+    return other
+
+
+def _open_second(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
+    second = separate(connection)
     # The two live and end together. Django tells nobody that it closes a connection, so it is told
     # by the connection itself; one that ends with its thread, unclosed, is collected by any thread.
-    second.inc_thread_sharing()
     first = weakref.ref(connection)
 
     def close_both() -> None:

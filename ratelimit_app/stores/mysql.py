@@ -1,5 +1,7 @@
 """Counters in MariaDB (10.6 or newer) and MySQL (8.0 or newer)."""
 
+from typing import Any
+
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
@@ -78,6 +80,8 @@ _CONTENTION = {1205, 1213, 1020}
 
 
 class VendorStore(Store):
+    stop_statement = "KILL %s"
+
     def send_advance(self, connection: BaseDatabaseWrapper, advance: Advance) -> Outcome:
         with connection.cursor() as cursor:
             if advance.weighed:
@@ -122,6 +126,9 @@ class VendorStore(Store):
 
     def server_time(self) -> int:
         return int(self.fetch_all(_SERVER_TIME)[0][0])
+
+    def session(self, driver_connection: Any) -> int:
+        return int(driver_connection.thread_id())
 
     def is_contention(self, error: DatabaseError) -> bool:
         return bool(error.args) and error.args[0] in _CONTENTION

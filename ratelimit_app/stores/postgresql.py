@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import DatabaseError, ProgrammingError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -77,6 +78,7 @@ _with_functions: dict[tuple[str, str], bool] = {}
 
 
 class VendorStore(Store):
+    stop_statement = "SELECT pg_terminate_backend(%s)"
     prune_statements = (_PRUNE_LOG, _PRUNE)
     create_statements = functions.CREATE
     drop_statements = functions.DROP
@@ -111,6 +113,9 @@ class VendorStore(Store):
 
     def server_time(self) -> int:
         return int(self.fetch_all(_SERVER_TIME)[0][0])
+
+    def session(self, driver_connection: Any) -> int:
+        return int(driver_connection.info.backend_pid)
 
     def is_contention(self, error: DatabaseError) -> bool:
         return _state(error) in _CONTENTION

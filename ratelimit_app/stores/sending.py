@@ -1,17 +1,17 @@
-"""How a store sends its statements: on a connection that commits them, again where a lock was in the way."""
+"""How a store sends its statements: on a connection that commits them, in time, again if they met a lock."""
 
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from django.db import DatabaseError
+from django.db import DatabaseError, Error, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-from ratelimit_app import clock
+from ratelimit_app import clock, deadlines
 from ratelimit_app.conf import conf
-from ratelimit_app.stores.committing import committing_connection, in_transaction
+from ratelimit_app.stores.committing import close_if_broken, committing_connection, in_transaction, separate
 
 T = TypeVar("T")
 
@@ -19,9 +19,23 @@ T = TypeVar("T")
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.05
 
+#: Seconds in which a server has to show that it answers, when a statement has taken too long.
+_PROOF = 0.25
+
+
+class TimeOver(OperationalError):  # noqa: N818 (it says what happened)
+    """A statement was given up; ``is_busy`` says that the server answers: something was in its way."""
+
+    def __init__(self, message: str, *, is_busy: bool) -> None:
+        super().__init__(message)
+        self.is_busy = is_busy
+
 
 class Sender:
     """What sends statements to one database alias."""
+
+    #: The statement that ends what a session still does; its parameter is the session's number.
+    stop_statement: ClassVar[str]
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -30,6 +44,10 @@ class Sender:
         """Return the connection to send statements on."""
         return committing_connection(self.alias)
 
+    def session(self, driver_connection: Any) -> int:
+        """Return the number of a driver's connection at the server."""
+        raise NotImplementedError
+
     def is_contention(self, error: DatabaseError) -> bool:
         """Tell whether a statement failed only because another one was in its way."""
         raise NotImplementedError
@@ -37,47 +55,105 @@ class Sender:
     def execute(self, sql: str, params: Sequence[str | int]) -> int:
         """Send a statement; return how many rows it changed."""
 
-        def send() -> int:
-            with self.connection().cursor() as cursor:
+        def send(connection: BaseDatabaseWrapper) -> int:
+            with connection.cursor() as cursor:
                 cursor.execute(sql, params)
                 return int(cursor.rowcount)
 
         return self.retry(send)
 
-    def fetch_all(self, sql: str, params: Sequence[str | int] = ()) -> list[tuple[Any, ...]]:
+    def fetch_all(
+        self, sql: str, params: Sequence[str | int] = (), *, seconds: float | None = None
+    ) -> list[tuple[Any, ...]]:
         """Send a query; return its rows."""
 
-        def send() -> list[tuple[Any, ...]]:
-            with self.connection().cursor() as cursor:
+        def send(connection: BaseDatabaseWrapper) -> list[tuple[Any, ...]]:
+            with connection.cursor() as cursor:
                 cursor.execute(sql, params)
                 return list(cursor.fetchall())
 
-        return self.retry(send)
+        return self.retry(send, seconds=seconds)
 
     def transact(self, work: Callable[[CursorWrapper], T]) -> T:
         """Send the statements of ``work`` as a transaction of their own; return what it returns."""
-        connection = self.connection()
 
-        def send() -> tuple[bool, T]:
+        def send(connection: BaseDatabaseWrapper) -> T:
             with connection.cursor() as cursor:
-                return True, work(cursor)
+                return in_transaction(connection, lambda: (True, work(cursor)))
 
-        return self.retry(lambda: in_transaction(connection, send))
+        return self.retry(send)
 
-    def retry(self, send: Callable[[], T]) -> T:
-        """Send again what met a lock or a deadlock, for at most ``RATELIMIT_TIMEOUT`` seconds.
+    def retry(self, send: Callable[[BaseDatabaseWrapper], T], *, seconds: float | None = None) -> T:
+        """Send what may take so many seconds (``RATELIMIT_TIMEOUT``); again, where it met a lock.
 
-        Once in any case, unless that is 0: PostgreSQL takes a second to find a deadlock.
+        Raises the database's error, and ``TimeOver`` where there was none in time.
         """
-        deadline = clock.monotonic() + conf.timeout
-        pause, is_last = _FIRST_PAUSE, not conf.timeout
+        until, pause = clock.monotonic() + (seconds or conf.timeout), _FIRST_PAUSE
         while True:
             try:
-                return send()
+                return self.send_until(until, send)
             except DatabaseError as error:
-                if is_last or not self.is_contention(error):
+                pause_over = clock.monotonic() + pause
+                if isinstance(error, TimeOver) or not self.is_contention(error) or pause_over >= until:
                     raise
-            is_last = clock.monotonic() >= deadline
-            # Before the last try, whoever was in the way gets the time to go on.
-            time.sleep(_LONGEST_PAUSE if is_last else random.uniform(0, pause))  # noqa: S311 (guards nothing)
+            time.sleep(random.uniform(0, pause))  # noqa: S311 (guards nothing)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def send_until(self, until: float, send: Callable[[BaseDatabaseWrapper], T]) -> T:
+        """Call ``send`` with a connection, and end its wait where that is not over by an instant."""
+        connection = self.connection()
+        session = 0
+
+        def end() -> None:
+            nonlocal session
+            session = self.session(connection.connection)
+            deadlines.cut(connection.connection.fileno())
+
+        try:
+            with deadlines.Deadline(until, end) as deadline:
+                close_if_broken(connection)
+            if connection.connection is None:
+                self._open(connection, until)
+            with deadline:
+                return send(connection)
+        except Error as error:
+            if not deadline.is_over:
+                raise
+            is_busy = bool(session) and self._stops(session)
+            raise TimeOver("no answer in time", is_busy=is_busy) from error
+        finally:
+            if deadline.is_over:
+                connection.close()
+
+    def _open(self, connection: BaseDatabaseWrapper, until: float) -> None:
+        """Connect as Django does, but wait no longer than until an instant."""
+        connect = connection.get_new_connection
+
+        def connect_in_time(params: Any) -> Any:
+            left = until - clock.monotonic()
+            return deadlines.within(left, lambda: connect(params), lambda late: late.close())
+
+        connection.get_new_connection = connect_in_time  # type: ignore[method-assign,assignment]
+        try:
+            connection.ensure_connection()
+        except TimeoutError as error:
+            raise TimeOver("no connection in time", is_busy=False) from error
+        finally:
+            del connection.get_new_connection
+
+    def _stops(self, session: int) -> bool:
+        """Stop what a session still does, on a new connection; return whether the server answers."""
+        connection = separate(connections[self.alias])
+
+        def stop() -> None:
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(self.stop_statement, [session])
+            finally:
+                connection.close()
+
+        try:
+            deadlines.within(_PROOF, stop, lambda _: None)
+        except (Error, TimeoutError):
+            return False
+        return True

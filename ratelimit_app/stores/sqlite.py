@@ -1,13 +1,19 @@
 """Counters in SQLite (3.35 or newer, for RETURNING)."""
 
+import math
 import weakref
+from collections.abc import Callable
+from typing import TypeVar
 
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ratelimit_app import clock
 from ratelimit_app.algorithms import Weighed
 from ratelimit_app.stores.base import Store
 from ratelimit_app.stores.rows import Advance, Outcome
+
+T = TypeVar("T")
 
 _ADVANCE = """
 INSERT INTO ratelimit_app_counter (key, window_start, count, expires_at)
@@ -72,9 +78,30 @@ class VendorStore(Store):
                     return met
                 # Another process has made room between the two: ask anew.
 
+    def send_until(self, until: float, send: Callable[[BaseDatabaseWrapper], T]) -> T:
+        # There is no server that could be waited for but the lock of the file: the driver does so by itself,
+        # for as long as it is told to. The caller's own statements wait as before.
+        connection = self.connection()
+        connection.ensure_connection()
+        before = _pragma(connection, "busy_timeout")
+        left = math.ceil(max(0.0, until - clock.monotonic()) * 1000)
+        if before <= left:
+            return send(connection)
+        _pragma(connection, f"busy_timeout = {left}")
+        try:
+            return send(connection)
+        finally:
+            _pragma(connection, f"busy_timeout = {before}")
+
     def is_contention(self, error: DatabaseError) -> bool:
         # SQLITE_BUSY, SQLITE_LOCKED and their kinds; Python 3.10 knows no code, only the words.
         return "is locked" in str(error)
+
+
+def _pragma(connection: BaseDatabaseWrapper, pragma: str) -> int:
+    with connection.wrap_database_errors:
+        (value,) = connection.connection.execute(f"PRAGMA {pragma}").fetchone()
+    return int(value)
 
 
 def _add_function(connection: BaseDatabaseWrapper) -> None:

@@ -38,6 +38,7 @@ TABLE = {
             None,
         ],
     ),
+    "ON_ERROR": ("E014", ["allow", "deny", "local"], ["", "Allow", None, 1]),
     "REFUSAL": (
         "E013",
         ["", "project.views.ping"],
@@ -46,7 +47,7 @@ TABLE = {
     "HEADERS": ("E005", [["ietf"], ("ietf", "x_ratelimit"), []], ["ietf", ["nosuch"], [5], None]),
     "CLOCK": ("E006", ["database", "local"], ["server", "", None]),
     "IPV6_PREFIX": ("E007", [1, 64, 128], [0, 129, -1, True, 64.0, "64", None]),
-    "TIMEOUT": ("E008", [0, 0.5, 10], [-0.1, True, "1", None, math.nan, math.inf]),
+    "TIMEOUT": ("E008", [0.01, 0.5, 10], [0, -0.1, True, "1", None, math.nan, math.inf]),
     "EXEMPT": ("E009", [[], ["admin:"], ("healthz",)], ["admin:", [5], None]),
     "ENABLE": ("E010", [True, False], ["False", 0, None]),
     "TRUSTED_PROXIES": (
