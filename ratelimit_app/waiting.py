@@ -93,6 +93,9 @@ class Limited:
 
     def _left(self) -> Decision:
         caller = _caller()
+        if caller not in self._inside:
+            # The event loop leaves in a task of its own what a stream has left open.
+            caller = next(iter(self._inside))
         decision = self._inside[caller].pop()
         if not self._inside[caller]:
             del self._inside[caller]

@@ -214,6 +214,22 @@ def test_block_in_async_code_holds_its_unit():
     assert limiter.peek(TWO, "k").used == 0
 
 
+def test_block_that_another_task_leaves_gives_back():
+    """The event loop closes in a task of its own what a stream has left open."""
+
+    async def parts():
+        async with limiter.limited(TWO, "k"):
+            yield
+
+    async def work():
+        stream = parts()
+        await anext(stream)
+        await asyncio.ensure_future(stream.aclose())
+
+    async_to_sync(work)()
+    assert limiter.peek(TWO, "k").used == 0
+
+
 @pytest.mark.django_db(transaction=True)
 def test_request_whose_client_has_left_holds_nothing():
     async def leave_early(request):
