@@ -4,7 +4,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.contrib.auth.signals import user_login_failed
-from django.core.signals import setting_changed
+from django.core.signals import request_finished, setting_changed
 from django.db.models.signals import post_delete, post_migrate, post_save
 
 
@@ -15,7 +15,7 @@ class RateLimitConfig(AppConfig):
 
     def ready(self) -> None:
         # checks register themselves
-        from ratelimit_app import charging, checks, snapshots  # noqa: F401
+        from ratelimit_app import charging, checks, ending, snapshots  # noqa: F401
         from ratelimit_app.models import Limit, LimitOverride
 
         for model in (Limit, LimitOverride):
@@ -23,6 +23,7 @@ class RateLimitConfig(AppConfig):
             post_delete.connect(snapshots.edited, sender=model)
         post_migrate.connect(snapshots.drop, sender=self)  # sent after a flush too
         setting_changed.connect(_drop_snapshot)
+        request_finished.connect(ending.end_here)
         user_login_failed.connect(charging.note_failed_login)
 
 

@@ -38,7 +38,7 @@ def set_cost(request: HttpRequest | Request, limit: str, cost: int) -> None:
     check_final_cost(cost)
     made = ledger.of(request)
     made.costs[limit] = cost
-    if made.is_answered:
+    if made.status:
         pay(ledger.plain(request), _told(made))
 
 
@@ -71,7 +71,7 @@ def settle(request: HttpRequest, status: int) -> None:
 def due(request: HttpRequest, status: int) -> list[Due]:
     """Return what is still to be charged, given the status of the response; asks no database."""
     made = ledger.of(request)
-    made.is_answered = True
+    made.status = status
     _report_unknown(made)
     return [*_told(made), *_found_out(made, status)]
 
@@ -91,6 +91,14 @@ def is_change(due: Due) -> bool:
     """Tell whether something has cost another amount than was taken: only then is the database asked."""
     entry, cost = due
     return cost != entry.decision.cost
+
+
+def is_pending(entry: Entry) -> bool:
+    """Tell whether a limit waits for the end of the request: to be given back, or charged by how it ends."""
+    receipt = entry.decision.receipt
+    if not isinstance(receipt, Receipt) or receipt.is_settled:
+        return False
+    return receipt.is_held or entry.limit.charge != Charge.BEFORE
 
 
 def _told(made: Ledger) -> list[Due]:

@@ -15,7 +15,7 @@ from django.http.response import HttpResponseBase
 from django.urls import ResolverMatch
 from rest_framework.request import Request
 
-from ratelimit_app import charging, ledger, limiter, responses
+from ratelimit_app import charging, ending, ledger, limiter, responses
 from ratelimit_app.conf import conf
 from ratelimit_app.coroutines import in_thread
 from ratelimit_app.decision import Decision, combine
@@ -97,27 +97,26 @@ async def afinishing(request: HttpRequest | Request, response: Awaitable[Any]) -
         made = await responses.arefusal(raised(request, refusal), request)
     except BaseException:
         if not has_middleware:
-            await abandon(request)
+            await ending.aend(request)
         raise
-    if not has_middleware:
-        await asettle(request, getattr(made, "status_code", HTTPStatus.OK))
-    return await afinished(request, made)
-
-
-async def asettle(request: HttpRequest, status: int) -> None:
-    """Charge what the request has cost, in a thread if the database has to be asked."""
-    dues = charging.due(request, status)
-    if any(map(charging.is_change, dues)):
-        await in_thread(charging.pay)(request, dues)
-    else:
-        charging.pay(request, dues)
+    return await (afinished if has_middleware else afinish)(request, made)
 
 
 def finish(request: HttpRequest | Request, response: HttpResponseBase) -> HttpResponseBase:
     """Charge what the request has cost, and show on the response where the caller stands."""
     request = ledger.plain(request)
-    charging.settle(request, getattr(response, "status_code", HTTPStatus.OK))
-    return finished(request, response)
+    charging.settle(request, _status(response))
+    return ending.with_stream(request, finished(request, response))
+
+
+async def afinish(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Finish as ``finish`` does, in a thread if the database has to be asked."""
+    dues = charging.due(request, _status(response))
+    if any(map(charging.is_change, dues)):
+        await in_thread(charging.pay)(request, dues)
+    else:
+        charging.pay(request, dues)
+    return ending.with_stream(request, await afinished(request, response))
 
 
 def finished(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
@@ -137,14 +136,8 @@ async def afinished(request: HttpRequest, response: HttpResponseBase) -> HttpRes
     return finished(request, response)
 
 
-def _abandon(request: HttpRequest) -> None:
-    """Settle a request that ends without a response (its client has left, say); give back what it holds."""
-    charging.settle(request, HTTPStatus.INTERNAL_SERVER_ERROR)
-    for decision in ledger.of(request).held:
-        limiter.leave(decision)
-
-
-abandon = in_thread(_abandon)
+def _status(response: object) -> int:
+    return getattr(response, "status_code", HTTPStatus.OK)
 
 
 def decisions(request: HttpRequest | Request) -> list[Decision]:
@@ -186,7 +179,7 @@ def _enforce(request: HttpRequest, limits: Iterable[LiveLimit], cost: Cost = Non
         decision = limiter.consume_all(new, cost=units)
         for (limit, key), part in zip(new.items(), decision.parts, strict=True):
             entries[limit.space, key] = Entry(limit, part)
-        ledger.at_close(request, decision, limiter.leave)
+        ending.expect(request)
     met = [entries[limit.space, key] for limit, key in keys.items() if (limit.space, key) in entries]
     if not met:
         return None

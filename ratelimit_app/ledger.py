@@ -1,12 +1,10 @@
 """What limits have decided about one request, and what it will have cost."""
 
 import dataclasses
-from collections.abc import Callable
 
 from django.http import HttpRequest
 from rest_framework.request import Request
 
-from ratelimit_app.calls import Receipt
 from ratelimit_app.decision import Decision
 from ratelimit_app.limits import LiveLimit
 
@@ -26,17 +24,16 @@ class Ledger:
     """One request's entries, by the counter that each is about.
 
     ``costs`` are what views have told, by the name of a limit, and ``has_failed`` that they have called it
-    a failure. ``is_answered`` says that the response was there: from then on, costs are charged when told.
-    ``raised`` is what a view has asked of the limiter itself, and was refused.
+    a failure. ``status`` is that of the response, 0 until it is there: from then on, costs are charged when
+    told. ``raised`` is what a view has asked of the limiter itself, and was refused.
     """
 
     entries: dict[tuple[str, str], Entry] = dataclasses.field(default_factory=dict)
     raised: tuple[Decision, ...] = ()
     costs: dict[str, int] = dataclasses.field(default_factory=dict)
     has_failed: bool = False
-    is_answered: bool = False
+    status: int = 0
     has_middleware: bool = False
-    held: list[Decision] = dataclasses.field(default_factory=list)
 
     @property
     def decisions(self) -> list[Decision]:
@@ -48,23 +45,6 @@ def of(request: HttpRequest | Request) -> Ledger:
     """Return the ledger of a request, which is begun with the first look at it."""
     ledger: Ledger = plain(request).__dict__.setdefault(_ATTRIBUTE, Ledger())
     return ledger
-
-
-def at_close(request: HttpRequest, decision: Decision, leave: Callable[[Decision], None]) -> None:
-    """Leave what a decision holds when the response of its request is closed, whichever that will be."""
-    if not any(isinstance(part.receipt, Receipt) and part.receipt.is_held for part in decision.parts):
-        return
-    of(request).held.append(decision)
-    close = request.close
-
-    def close_and_leave() -> None:
-        try:
-            close()
-        finally:
-            leave(decision)
-
-    # Django closes the request with the response that goes out, at the end of its stream.
-    request.close = close_and_leave  # type: ignore[method-assign]
 
 
 def plain(request: HttpRequest | Request) -> HttpRequest:

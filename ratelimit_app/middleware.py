@@ -8,7 +8,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from ratelimit_app import enforcement, ledger, responses
+from ratelimit_app import ending, enforcement, ledger, responses
 from ratelimit_app.exceptions import RateLimited
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase] | Callable[[HttpRequest], Awaitable[HttpResponseBase]]
@@ -41,10 +41,9 @@ class RateLimitMiddleware:
     async def _call_async(self, request: HttpRequest) -> HttpResponseBase:
         try:
             response = await cast(Awaitable[HttpResponseBase], self.get_response(request))
-            await enforcement.asettle(request, response.status_code)
-            return await enforcement.afinished(request, response)
+            return await enforcement.afinish(request, response)
         except asyncio.CancelledError:  # the client has left: there will be no response to close
-            await enforcement.abandon(request)
+            await ending.aend(request)
             raise
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> Any:

@@ -6,7 +6,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.core.handlers.base import BaseHandler
 from django.db import connections
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.test import AsyncRequestFactory
 from django.urls import path
 
@@ -24,7 +24,15 @@ async def view(request):
     return HttpResponse("ok")
 
 
+async def streaming(request):
+    async def parts():
+        yield b"ok"
+
+    return StreamingHttpResponse(parts())
+
+
 urlpatterns = [
+    path("streaming", streaming),
     path("limited", view),
     path("probe", view, name="probe"),
     path("elsewhere", view),
@@ -58,19 +66,27 @@ def loop():
     loop.close()
 
 
+async def served(handler, request):
+    response = await handler.get_response_async(request)
+    if response.streaming:
+        async for _ in response:
+            pass
+    return response
+
+
 def ask(loop, where, method="GET", **headers):
     """Serve a request as an ASGI server does; return its status and how often a thread was needed."""
     handler, before = BaseHandler(), loop.hops
     handler.load_middleware(is_async=True)
     request = AsyncRequestFactory().generic(method, where, headers=headers)
-    response = loop.run_until_complete(handler.get_response_async(request))
+    response = loop.run_until_complete(served(handler, request))
     own = int(response.status_code >= 400)  # Django logs errors in a thread
     return response.status_code, loop.hops - before - own
 
 
 @pytest.mark.parametrize(
     ("method", "where"),
-    [("GET", "/elsewhere"), ("GET", "/probe"), ("OPTIONS", "/limited")],
+    [("GET", "/elsewhere"), ("GET", "/streaming"), ("GET", "/probe"), ("OPTIONS", "/limited")],
 )
 def test_request_that_no_limit_matches_needs_no_thread(method, where, loop):
     assert ask(loop, where, method) == (200, 0)
