@@ -52,6 +52,10 @@ DELETE FROM ratelimit_app_loggedcall WHERE rowid IN (
 #: The driver's connections that know ``ratelimit_part``, by Django's.
 _with_function: "weakref.WeakKeyDictionary[BaseDatabaseWrapper, object]" = weakref.WeakKeyDictionary()
 
+#: How long the driver's connections wait for a lock, in milliseconds, by Django's: asked once for each.
+_busy_timeouts: "weakref.WeakKeyDictionary[BaseDatabaseWrapper, tuple[object, int]]"
+_busy_timeouts = weakref.WeakKeyDictionary()
+
 
 class VendorStore(Store):
     has_clock = False
@@ -83,7 +87,7 @@ class VendorStore(Store):
         # for as long as it is told to. The caller's own statements wait as before.
         connection = self.connection()
         connection.ensure_connection()
-        before = _pragma(connection, "busy_timeout")
+        before = _busy_timeout(connection)
         left = math.ceil(max(0.0, until - clock.monotonic()) * 1000)
         if before <= left:
             return send(connection)
@@ -96,6 +100,13 @@ class VendorStore(Store):
     def is_contention(self, error: DatabaseError) -> bool:
         # SQLITE_BUSY, SQLITE_LOCKED and their kinds; Python 3.10 knows no code, only the words.
         return "is locked" in str(error)
+
+
+def _busy_timeout(connection: BaseDatabaseWrapper) -> int:
+    known = _busy_timeouts.get(connection)
+    if known is None or known[0] is not connection.connection:
+        known = _busy_timeouts[connection] = connection.connection, _pragma(connection, "busy_timeout")
+    return known[1]
 
 
 def _pragma(connection: BaseDatabaseWrapper, pragma: str) -> int:
