@@ -23,7 +23,7 @@ def committing_connection(alias: str) -> BaseDatabaseWrapper:
     connection = connections[alias]
     if _in_test_case(connection) or _is_in_memory(connection):
         return connection
-    if not connection.get_autocommit():
+    if not _commits_by_itself(connection):
         if connection not in _second:
             _second[connection] = _open_second(connection)
         connection = _second[connection]
@@ -78,6 +78,13 @@ def close_if_broken(connection: BaseDatabaseWrapper) -> None:
             connection.errors_occurred = False
         else:
             connection.close()
+
+
+def _commits_by_itself(connection: BaseDatabaseWrapper) -> bool:
+    # ``get_autocommit`` would connect, for as long as that may take.
+    if connection.connection is None:
+        return bool(connection.settings_dict["AUTOCOMMIT"]) and not connection.in_atomic_block
+    return connection.get_autocommit()
 
 
 def _in_test_case(connection: BaseDatabaseWrapper) -> bool:

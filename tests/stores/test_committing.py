@@ -26,6 +26,12 @@ def test_connection_outside_a_transaction_is_the_alias_s_own():
 
 
 @pytest.mark.django_db(transaction=True)
+def test_closed_connection_is_not_opened_by_the_question_whether_it_commits():
+    connections[ALIAS].close()
+    assert committing_connection(ALIAS).connection is None
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("calls", [1, 3])
 def test_count_stays_though_the_caller_rolls_back_on_another_alias(clock, calls):
     with transaction.atomic(using="default"):
