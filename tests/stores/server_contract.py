@@ -253,6 +253,7 @@ class ServerStoreContract(StoreContract):
             return is_contention(error)
 
         def decide():  # locks a, and waits for b
+            store.connection().ensure_connection()
             sessions.append(self.session(store.connection()))
             assert held.wait(_PATIENCE)
             return store.advance_all([advance("b"), advance("a")])
