@@ -15,7 +15,7 @@ from django.db import DatabaseError, Error, InterfaceError, OperationalError
 
 from ratelimit_app import clock, signals, statistics
 from ratelimit_app.reporting import report
-from ratelimit_app.stores import Row, Store, TimeOver, store_for
+from ratelimit_app.stores import Row, Store, TimeOver, database_of, store_for
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class _LeftAlone:
     is_busy: bool
 
 
-#: What is left alone: aliases, and rows of an alias.
+#: What is left alone: databases, and rows of one.
 _left_alone: dict[Hashable, _LeftAlone] = {}
 _locks_in_a_row: collections.Counter[str] = collections.Counter()
 
@@ -86,7 +86,7 @@ def _pass_by(alias: str, rows: Iterable[Row]) -> None:
     """Raise ``Unanswered`` for what is left alone, unless it is this caller's turn to ask."""
     now = clock.monotonic()
     with _lock:
-        for subject in (alias, _of(alias, rows)):
+        for subject in (_of(alias), _of(alias, rows)):
             left = _left_alone.get(subject)
             if left is None:
                 continue
@@ -100,9 +100,9 @@ def _leave_alone(alias: str, rows: Iterable[Row], error: Error, is_busy: bool) -
     now = clock.monotonic()
     with _lock:
         _locks_in_a_row[alias] += is_busy
-        subject: Hashable = _of(alias, rows)
+        subject = _of(alias, rows)
         if _locks_in_a_row[alias] >= _LOCKS_OF_ALL or not is_busy:
-            subject = alias
+            subject = _of(alias)
         for old in [old for old, left in _left_alone.items() if left.until + RETRY_EVERY < now]:
             del _left_alone[old]
         # Another error than these is answered as fast as any question, and may be of these rows alone.
@@ -113,12 +113,13 @@ def _leave_alone(alias: str, rows: Iterable[Row], error: Error, is_busy: bool) -
 def _come_back(alias: str, rows: Iterable[Row]) -> None:
     with _lock:
         _locks_in_a_row[alias] = 0
-        _left_alone.pop(alias, None)
+        _left_alone.pop(_of(alias), None)
         _left_alone.pop(_of(alias, rows), None)
 
 
-def _of(alias: str, rows: Iterable[Row]) -> Hashable:
-    return alias, frozenset(rows)
+def _of(alias: str, rows: Iterable[Row] = ()) -> Hashable:
+    # Of two aliases of one database the second one does not wait, too.
+    return database_of(alias), frozenset(rows)
 
 
 def _is_busy(store: Store, error: Error) -> bool:

@@ -74,6 +74,15 @@ def test_database_that_is_away_is_asked_once_a_second_until_it_answers(database,
     assert [outcome(database) for _ in range(5)] == ["answer"] * 5
 
 
+def test_another_alias_of_the_same_database_is_left_alone_too(database, monkeypatch):
+    monkeypatch.setattr(outages, "database_of", lambda alias: "the same")
+    database.error = AWAY[0]
+    outcome(database)
+    with pytest.raises(Unanswered):
+        ask("default", database)
+    assert database.asked == 1
+
+
 def test_other_callers_go_without_while_one_asks(database, at):
     database.error = AWAY[0]
     outcome(database)
