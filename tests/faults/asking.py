@@ -1,0 +1,29 @@
+"""Ask the limiter again and again, and write a line about each answer: run in a process of its own."""
+
+import json
+import sys
+import time
+
+import django
+
+
+def ask(limit):
+    """Ask a limit once; return an ``Answer`` but for the caller."""
+    from ratelimit_app import limiter
+
+    start, begun = time.time(), time.monotonic()
+    try:
+        decision = limiter.consume(limit, "process")
+        status, at = (200 if decision.allowed else 429), decision.at
+    except Exception as error:
+        status, at = repr(error), 0.0
+    return limit, start, time.monotonic() - begun, status, at
+
+
+if __name__ == "__main__":
+    django.setup()
+    while True:
+        for name in sys.argv[1:]:
+            sys.stdout.write(json.dumps(ask(name)) + "\n")
+            sys.stdout.flush()
+        time.sleep(0.04)
