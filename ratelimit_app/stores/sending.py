@@ -1,5 +1,6 @@
 """How a store sends its statements: on a connection that commits them, in time, again if they met a lock."""
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -102,18 +103,14 @@ class Sender:
     def send_until(self, until: float, send: Callable[[BaseDatabaseWrapper], T]) -> T:
         """Call ``send`` with a connection, and end its wait where that is not over by an instant."""
         connection = self.connection()
-        session = 0
-
-        def end() -> None:
-            nonlocal session
-            session = self.session(connection.connection)
-            deadlines.cut(connection.connection.fileno())
-
+        # Looked up before: MySQL's driver tells no other thread while this one waits.
+        session, descriptor = self._line(connection)
         try:
-            with deadlines.Deadline(until, end) as deadline:
+            with deadlines.Deadline(until, lambda: deadlines.cut(descriptor)) as deadline:
                 close_if_broken(connection)
             if connection.connection is None:
                 self._open(connection, until)
+                session, descriptor = self._line(connection)
             with deadline:
                 return send(connection)
         except Error as error:
@@ -124,6 +121,13 @@ class Sender:
         finally:
             if deadline.is_over:
                 connection.close()
+
+    def _line(self, connection: BaseDatabaseWrapper) -> tuple[int, int]:
+        """Return the session and the socket of a connection: zero and none where it is not open."""
+        if connection.connection is not None:
+            with contextlib.suppress(Error), connection.wrap_database_errors:
+                return self.session(connection.connection), connection.connection.fileno()
+        return 0, -1
 
     def _open(self, connection: BaseDatabaseWrapper, until: float) -> None:
         """Connect as Django does, but wait no longer than until an instant."""

@@ -12,7 +12,7 @@ from model_bakery import baker
 
 from ratelimit_app import limiter, snapshots
 from ratelimit_app.models import Limit
-from ratelimit_app.stores import Outcome
+from ratelimit_app.stores import Outcome, TimeOver
 from ratelimit_app.stores.committing import in_transaction
 from tests.races import in_threads
 from tests.stores.contract import ALIAS, StoreContract, advance, counts, locked, put
@@ -274,6 +274,15 @@ class ServerStoreContract(StoreContract):
         assert "deadlock" in errors[0]
         assert outcomes == [Outcome(True, 4)] * 2
         assert [counts()[key] for key in "ab"] == [4, 4]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_wait_for_a_lock_ends_in_time_where_the_driver_would_wait_on(self, store, settings):
+        settings.RATELIMIT_TIMEOUT = 0.05
+        put("k")
+        with locked("k"), pytest.raises(TimeOver) as raised:
+            store.advance(advance())
+        assert raised.value.is_busy
+        assert counts() == {"k": 1}
 
     def test_server_time_is_that_of_the_world(self, store):
         assert store.has_clock
