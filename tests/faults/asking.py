@@ -14,7 +14,9 @@ def ask(limit):
     start, begun = time.time(), time.monotonic()
     try:
         decision = limiter.consume(limit, "process")
-        status, at = (200 if decision.allowed else 429), decision.at
+        status, at = 200, decision.at
+        if not decision.allowed:
+            status = 503 if decision.unavailable else 429
     except Exception as error:
         status, at = repr(error), 0.0
     return limit, start, time.monotonic() - begun, status, at

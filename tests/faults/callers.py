@@ -6,6 +6,7 @@ import json
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,6 +56,8 @@ def asking(settings: dict[str, Any], folder: Path, *, number: int = 4) -> Iterat
                 threading.Thread(target=_visit, args=(answers.append, f"http-{n}", port, over)),
             ]
         stack.callback(over.set)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/up", timeout=_START):
+            pass  # the clients find it awake
         for thread in threads:
             thread.start()
         _wait_for(answers, len(threads))

@@ -133,9 +133,11 @@ class Server(abc.ABC):
             yield
 
     def row_locked(self, limit: str) -> contextlib.AbstractContextManager[None]:
-        """Lock the rows of a limit."""
-        rows = f"ratelimit_app_counter.key LIKE '{limit}@%'"
-        return self.locked("BEGIN", f"SELECT count FROM ratelimit_app_counter WHERE {rows} FOR UPDATE")
+        """Lock the rows of a limit, and nothing beside them."""
+        c = "ratelimit_app_counter"
+        rows = self.execute(f"SELECT {c}.key, window_start FROM {c} WHERE {c}.key LIKE '{limit}@%'")
+        lock = "SELECT count FROM {0} WHERE {0}.key = '{1}' AND window_start = {2} FOR UPDATE"
+        return self.locked("BEGIN", *(lock.format(c, *row) for row in rows))
 
     def table_locked(self) -> contextlib.AbstractContextManager[None]:
         return self.locked(*self.lock_table)

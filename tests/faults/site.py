@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 #: What is to happen while the counters cannot be asked: a limit for each.
-ANSWERS = ["allow"]
+ANSWERS = ["allow", "deny", "local"]
 
 LIMITS = [*ANSWERS, "total"]
 
 #: Units that each of these limits allows in a second, of all callers of one key together.
-QUOTA = 5
+QUOTA = 3
 
 
 def settings(counters: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def settings(counters: dict[str, Any], folder: Path) -> dict[str, Any]:
         },
         "ROOT_URLCONF": "tests.faults.urls",
         "RATELIMIT_LIMITS": {
-            **{answer: {"rate": f"{QUOTA}/s", "key": "global"} for answer in ANSWERS},
+            **{answer: {"rate": f"{QUOTA}/s", "key": "global", "on_error": answer} for answer in ANSWERS},
             "total": {"rate": "1000000/5000 day", "key": "global"},
         },
     }

@@ -14,6 +14,7 @@ def view(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
+    path("up", lambda request: HttpResponse()),
     *(path(limit, ratelimit(limit)(view), name=limit) for limit in LIMITS),
     path("ratelimit/", include("ratelimit_app.urls")),
 ]
