@@ -21,7 +21,7 @@ _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.05
 
 #: Seconds in which a server has to show that it answers, when a statement has taken too long.
-_PROOF = 0.25
+_PROOF = 0.5
 
 
 class TimeOver(OperationalError):  # noqa: N818 (it says what happened)
