@@ -28,7 +28,7 @@ def load(spec: str) -> KeyFunction:
 
 
 def own(function: Callable[[HttpRequest], object]) -> KeyFunction:
-    """Turn a project's own function into one that returns a text or ``None``, and never raises.
+    """Turn a project's own function into one that returns a text or ``None``, whatever goes wrong in it.
 
     It may return a text, a whole number or a UUID. Where it returns something else or fails, that is
     reported, and the caller counts by address: neither a server error nor a way past the limit.
@@ -45,7 +45,7 @@ def own(function: Callable[[HttpRequest], object]) -> KeyFunction:
             report(
                 logging.ERROR, "The key function %s returned a %s", name_of(function), type(value).__name__
             )
-        except (Exception, SystemExit):
+        except Exception:
             report(logging.ERROR, "The key function %s failed", name_of(function), exc_info=True)
         return ip(request)
 

@@ -28,6 +28,10 @@ def leave(request):
     sys.exit("no more")
 
 
+def interrupt(request):
+    raise KeyboardInterrupt
+
+
 async def awaited(request):
     return "never"
 
@@ -67,7 +71,6 @@ def test_own_function_returns_a_text_or_none(name, key):
     ("name", "words"),
     [
         ("wrong", "failed"),
-        ("leave", "failed"),
         ("no_text", "returned a NoText"),
         ("later", "returned a coroutine"),
     ],
@@ -78,6 +81,14 @@ def test_own_function_that_fails_counts_by_address_and_is_reported_once(name, wo
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("ERROR", f"The key function {name} {words}")
     ]
+
+
+@pytest.mark.parametrize(("name", "error"), [("leave", SystemExit), ("interrupt", KeyboardInterrupt)])
+def test_end_of_the_process_is_no_failure_of_the_function(name, error, caplog):
+    """A server's signal to a worker comes as such an error, wherever the worker is."""
+    with pytest.raises(error):
+        keys.load(f"{__name__}.{name}")(request())
+    assert caplog.records == []
 
 
 @pytest.mark.django_db
