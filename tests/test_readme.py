@@ -92,6 +92,12 @@ def test_every_setting_is_listed():
     }
 
 
+def test_every_check_is_listed():
+    source = "".join(path.read_text() for path in Path("ratelimit_app/checks").glob("*.py"))
+    listed = re.findall(r"`([WI][0-9]{3})`", "".join(re.findall(r"^\| `[WI].*", README, re.MULTILINE)))
+    assert sorted(listed) == sorted(set(re.findall(r"ratelimit_app\.([WI][0-9]{3})", source)))
+
+
 def test_every_module_in_the_diagram_exists():
     diagram = README.partition("## How it is made")[2].partition("```")[2].partition("```")[0]
     for module in re.findall(r"[a-z_/]+\.py", diagram):

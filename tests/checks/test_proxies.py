@@ -7,17 +7,21 @@ def found():
 
 
 @pytest.mark.parametrize(
-    ("trusted", "is_everybody"),
+    ("trusted", "reported"),
     [
-        (["0.0.0.0/0"], True),
-        (["10.0.0.0/8", "::/0"], True),
-        (["0.0.0.0/1", "128.0.0.0/1"], True),
-        (["10.0.0.0/8", "::1"], False),
-        (["0.0.0.0/1"], False),
-        ([], False),
-        (3, False),
+        (["0.0.0.0/0"], ["W010"]),
+        (["10.0.0.0/8", "::/0"], ["W010"]),
+        (["0.0.0.0/1", "128.0.0.0/1"], ["W010"]),
+        (["10.0.0.0/8", "::1"], []),
+        (["0.0.0.0/1"], []),
+        ([], []),
+        (3, []),
+        (10, []),
+        (11, ["W011"]),
+        (10**6, ["W011"]),
+        ("rubbish", ["E011"]),
     ],
 )
-def test_trust_in_everybody_is_warned_of(trusted, is_everybody, settings):
+def test_trust_in_those_who_are_no_proxies_is_warned_of(trusted, reported, settings):
     settings.RATELIMIT_TRUSTED_PROXIES = trusted
-    assert found() == ["ratelimit_app.W010"] * is_everybody
+    assert found() == [f"ratelimit_app.{number}" for number in reported]
