@@ -147,7 +147,7 @@ class Limit(models.Model):
         """Return the path as a compiled expression; raise ``ValueError`` where it is none."""
         try:
             return re.compile(self.path) if self.path else None
-        except (re.error, OverflowError, RecursionError) as error:
+        except (re.error, OverflowError, RecursionError, Warning) as error:  # where warnings are errors
             raise ValueError(f"path: not a regular expression ({error}), got {self.path!r}") from error
 
     def method_set(self) -> frozenset[str]:

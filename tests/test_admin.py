@@ -148,7 +148,10 @@ def test_form_with_good_values_makes_a_limit(admin_client):
         *[("burst", value) for value in ["7", "0", "-1", "many"]],
         *[("key", value) for value in ["", "nobody", "header:", "no.such.function", "project.keys.nobody"]],
         *[("key", value) for value in ["project.settings.DEBUG", "os;system", "ip\x00"]],
-        *[("path", value) for value in ["(", "[a-", "*", "(?P<a", "a{99999999999}", "x" * 201]],
+        *[
+            ("path", value)
+            for value in ["(", "[a-", "*", "(?P<a", "a{99999999999}", "x" * 201, "[[a]", "[a||b]"]
+        ],
         *[("methods", value) for value in ["FETCH", "GET, FETCH", "123"]],
         *[("mode", value) for value in ["", "maybe"]],
         *[("cost", value) for value in ["", "0", "-1", "1.5", "6", "9" * 30]],
