@@ -21,10 +21,8 @@ def user(request: HttpRequest) -> str:
         account = _attribute(request, "user")
         if account is not None and account.is_authenticated:
             return f"user:{account.pk}"
-    except Exception:  # reading a session whose id was made up, say
-        report(
-            logging.WARNING, "The account of a request cannot be told; it counts by address", exc_info=True
-        )
+    except Exception as error:  # reading a session whose id was made up, say
+        _report_untold("account", error)
     return ip(request)
 
 
@@ -39,10 +37,8 @@ def session(request: HttpRequest) -> str:
             found.keys()  # reads it, after which an id that there is not is forgotten
             if found.session_key:
                 return f"session:{keyed_hash(found.session_key)}"
-    except Exception:  # a store of sessions may fail in any way
-        report(
-            logging.WARNING, "The session of a request cannot be told; it counts by address", exc_info=True
-        )
+    except Exception as error:  # a store of sessions may fail in any way
+        _report_untold("session", error)
     return ip(request)
 
 
@@ -75,6 +71,16 @@ def path(name: str, request: HttpRequest) -> str:
     if value == "" or not isinstance(value, str | int | uuid.UUID):
         return ip(request)
     return f"path:{name}:{value}"
+
+
+def _report_untold(what: str, error: Exception) -> None:
+    """Report an error by its kind alone: its text may hold the id of a session, which lets anybody in."""
+    report(
+        logging.WARNING,
+        "The %s of a request cannot be told (%s); it counts by address",
+        what,
+        type(error).__name__,
+    )
 
 
 def _attribute(request: HttpRequest, name: str) -> Any:
