@@ -2,6 +2,7 @@
 
 import importlib
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ _PATIENCE = 120
 
 #: Seconds after which a statement has: what others do on the machine may take their time.
 PATIENCE = 60
+_SCHEMES = {"sqlite": "sqlite", "postgresql": "postgres", "mysql": "mysql"}
 
 
 def in_threads(threads: int, work: Callable[[int], Any]) -> list[Any]:
@@ -49,6 +51,21 @@ def in_processes(
         for child in children:
             child.join(_PATIENCE)
             child.terminate()
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a program that is to use the databases of this test run."""
+    return os.environ | {"DATABASE_URL": _url("default"), "RATELIMIT_DATABASE_URL": _url("ratelimit")}
+
+
+def _url(alias: str) -> str:
+    connection = connections[alias]
+    found = connection.settings_dict
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{found['NAME']}"
+    password = f":{found['PASSWORD']}" if found["PASSWORD"] else ""
+    server = f"{found['USER']}{password}@{found['HOST']}:{found['PORT']}"
+    return f"{_SCHEMES[connection.vendor]}://{server}/{found['NAME']}"
 
 
 def _child(

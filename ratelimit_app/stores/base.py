@@ -31,6 +31,10 @@ _COUNT_EXPIRED = """
 SELECT (SELECT count(*) FROM ratelimit_app_counter WHERE expires_at <= %s)
     + (SELECT count(*) FROM ratelimit_app_loggedcall WHERE expires_at <= %s)
 """
+_HAS_EXPIRED = """
+SELECT EXISTS (SELECT * FROM ratelimit_app_counter WHERE expires_at <= %s)
+    OR EXISTS (SELECT * FROM ratelimit_app_loggedcall WHERE expires_at <= %s)
+"""
 
 #: Seconds that a batch may take which nobody waits for.
 _PRUNE_SECONDS = 60.0
@@ -41,6 +45,11 @@ class Store(Sender):
 
     #: Whether the server has a clock that several hosts can agree on.
     has_clock: ClassVar[bool] = True
+
+    #: Rows of a batch that is pruned, unless another number is asked for; and how many times as long as
+    #: the batch the rest after it is, in which others come first.
+    batch: ClassVar[int] = 1000
+    rest: ClassVar[float] = 1.0
 
     #: What deletes a batch of expired rows of each table: parameters are the instant and the number of rows.
     prune_statements: ClassVar[Sequence[str]]
@@ -111,6 +120,10 @@ class Store(Sender):
     def count_expired(self, now: int) -> int:
         """Count the rows that pruning would delete at an instant."""
         return int(self.fetch_all(_COUNT_EXPIRED, [now, now], seconds=_PRUNE_SECONDS)[0][0])
+
+    def has_expired(self, now: int) -> bool:
+        """Tell whether there are rows that pruning would delete at an instant."""
+        return bool(self.fetch_all(_HAS_EXPIRED, [now, now])[0][0])
 
     def prune(self, now: int, batch_size: int) -> int:
         """Delete at most so many rows that have expired by an instant; return how many."""

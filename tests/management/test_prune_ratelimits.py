@@ -4,6 +4,7 @@ import pty
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,14 @@ from django.db import connections
 from ratelimit_app import limiter
 from ratelimit_app.models import Counter
 from ratelimit_app.policy import Policy
-from ratelimit_app.stores import Store
+from ratelimit_app.stores import Store, store_for
 from tests.conftest import NOON
-from tests.races import in_processes
+from tests.races import environment, in_processes
 
 pytestmark = pytest.mark.django_db
 
 ROOT = Path(__file__).parent.parent.parent
 NOW = NOON * 1_000_000
-SCHEMES = {"sqlite": "sqlite", "postgresql": "postgres", "mysql": "mysql"}
 
 
 def make(number, *, expires_at=NOW, prefix="old"):
@@ -40,22 +40,10 @@ def prune_in_a_process(index):
     return prune("--batch-size=10")
 
 
-def url(alias):
-    """The database of this test run as a URL."""
-    connection = connections[alias]
-    found = connection.settings_dict
-    if connection.vendor == "sqlite":
-        return f"sqlite:///{found['NAME']}"
-    password = f":{found['PASSWORD']}" if found["PASSWORD"] else ""
-    server = f"{found['USER']}{password}@{found['HOST']}:{found['PORT']}"
-    return f"{SCHEMES[connection.vendor]}://{server}/{found['NAME']}"
-
-
 def start(*args, **options):
     """Start the command in a process of its own, on the database of this test run."""
-    env = os.environ | {"DATABASE_URL": url("default"), "RATELIMIT_DATABASE_URL": url("ratelimit")}
     command = [sys.executable, "manage.py", "prune_ratelimits", *args]
-    return subprocess.Popen(command, cwd=ROOT, env=env, text=True, **options)
+    return subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, **options)
 
 
 def hear_interrupts():
@@ -132,7 +120,7 @@ def test_batches_are_of_a_thousand_unless_told(clock, monkeypatch):
     asked = []
     monkeypatch.setattr(Store, "prune", lambda self, now, batch_size: asked.append(batch_size) or 0)
     prune()
-    assert asked == [1000]
+    assert asked == [store_for("ratelimit").batch]
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "1.5", "many", ""])
@@ -187,21 +175,72 @@ def test_progress_is_not_shown_in_a_file(clock):
     assert prune("--batch-size=10") == "Expired counters deleted: 30\n"
 
 
-def test_interrupt_says_what_was_done_and_how_it_ended(clock, monkeypatch):
-    send, batches = Store.prune, []
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
-    def interrupted(self, now, batch_size):
-        if len(batches) == 2:
-            raise KeyboardInterrupt
-        batches.append(send(self, now, batch_size))
-        return batches[-1]
 
-    monkeypatch.setattr(Store, "prune", interrupted)
+def after_batches(monkeypatch, number, do):
+    """Do something in the middle of a run: when so many batches are deleted."""
+    send, done = Store.prune, []
+
+    def prune_and_do(self, now, batch_size):
+        done.append(send(self, now, batch_size))
+        if len(done) == number:
+            do()
+        return done[-1]
+
+    monkeypatch.setattr(Store, "prune", prune_and_do)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_signal_ends_it_after_the_batch_and_says_what_was_done(number, code, clock, monkeypatch):
+    after_batches(monkeypatch, 2, lambda: signal.raise_signal(number))
     make(50)
-    with pytest.raises(CommandError, match="Interrupted after 20 counters") as caught:
+    with pytest.raises(CommandError, match=rf"{number.name}: ended after 20 expired counters") as caught:
         prune("--batch-size=10")
-    assert caught.value.returncode == 130
+    assert caught.value.returncode == code
     assert Counter.objects.count() == 30
+
+
+@pytest.mark.django_db(transaction=True)
+def test_thread_that_hears_no_signals_prunes_too():
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(prune_and_close).result() == "Expired counters deleted: 0\n"
+
+
+def prune_and_close():
+    try:
+        return prune()
+    finally:
+        connections.close_all()
+
+
+# How long it takes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon", ""])
+def test_max_seconds_that_is_no_number_above_0_is_an_error(seconds, clock):
+    make(1)
+    with pytest.raises(CommandError, match="--max-seconds"):
+        prune(f"--max-seconds={seconds}")
+    assert Counter.objects.count() == 1
+
+
+def test_time_that_runs_out_ends_it_after_the_batch_and_says_that_some_are_left(clock):
+    make(50)
+    told = prune("--batch-size=10", "--max-seconds=1e-9")
+    assert told == "Expired counters deleted: 10; the time is over, and some are left\n"
+    assert Counter.objects.count() == 40
+
+
+def test_time_that_runs_out_with_the_last_batch_leaves_none(clock):
+    make(10)
+    make(2, expires_at=NOW + 1, prefix="new")
+    assert prune("--batch-size=10", "--max-seconds=1e-9") == "Expired counters deleted: 10\n"
+
+
+def test_time_that_suffices_is_not_mentioned(clock):
+    make(50)
+    assert prune("--batch-size=10", "--max-seconds=3600") == "Expired counters deleted: 50\n"
 
 
 # Real processes -----------------------------------------------------------------------------------
@@ -226,30 +265,34 @@ def test_process_on_a_terminal_shows_progress():
     os.close(terminal)
     assert process.wait(60) == 0
     assert [line.strip() for line in text.split("\r") if line.strip()] == [
-        "10 deleted",
-        "20 deleted",
-        "30 deleted",
+        "10 of 30 deleted",
+        "20 of 30 deleted",
+        "30 of 30 deleted",
         "Expired counters deleted: 30",
     ]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_process_that_is_interrupted_leaves_whole_batches_done():
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_process_that_gets_a_signal_leaves_whole_batches_done(number, code):
     make(9_000, expires_at=1)
     terminal, end = pty.openpty()
     # Nobody reads on: the terminal is full long before the last batch, and the process stands still.
     process = start("--batch-size=3", stdout=end, stderr=subprocess.PIPE, preexec_fn=hear_interrupts)
     os.close(end)
     assert os.read(terminal, 2).startswith(b"\r")
-    process.send_signal(signal.SIGINT)
-    read_all(terminal)
+    process.send_signal(number)
+    text = read_all(terminal)
     _, error = process.communicate(timeout=60)
     os.close(terminal)
     deleted = 9_000 - Counter.objects.count()
-    assert process.returncode == 130
+    assert process.returncode == code
     assert 0 < deleted < 9_000
     assert deleted % 3 == 0
-    assert error.startswith("CommandError: Interrupted after ")
+    assert error == (
+        f"CommandError: {number.name}: ended after {deleted:,} expired counters; the rest can wait.\n"
+    )
+    assert "Traceback" not in text
 
 
 @pytest.mark.django_db(transaction=True)

@@ -359,7 +359,9 @@ class StoreContract:
             put(key, expires_at=expires_at)
         expired = 3 - len(left)
         assert store.count_expired(now) == expired
+        assert store.has_expired(now) == bool(expired)
         assert store.prune(now, 100) == expired
+        assert not store.has_expired(now)
         assert sorted(counts()) == left
 
     @pytest.mark.django_db(transaction=True)
