@@ -78,6 +78,11 @@ class Configuration:
         return typing.cast(str, self._get("REFUSAL", ""))
 
     @property
+    def prune_probability(self) -> float:
+        """How likely a batch of expired counters is pruned beside a call that was counted; 0: never."""
+        return typing.cast(float, self._get("PRUNE_PROBABILITY", 0))
+
+    @property
     def limits(self) -> Mapping[str, object]:
         """Limits declared in code: a rate, or the fields of a ``Limit``, by name."""
         return typing.cast(Mapping[str, object], self._get("LIMITS", {}))

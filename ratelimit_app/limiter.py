@@ -12,6 +12,7 @@ from ratelimit_app import (
     fallbacks,
     outages,
     planning,
+    pruning,
     receipts,
     server_clock,
     signals,
@@ -55,6 +56,7 @@ def consume_all(keys: Mapping[L, str], *, cost: int | None = None) -> Decision:
     limit at all, and for two policies that would share a counter.
     """
     decision = _decide(keys, cost, _take)
+    pruning.after(decision)
     for part in decision.parts:
         if part.over_quota:
             signals.over_quota.send_robust(sender=part.limit, decision=part)

@@ -20,6 +20,7 @@ VALUES = {
     "on_error": ("allow", "deny"),
     "refusal": ("", "project.views.ping"),
     "exempt": (("admin:",), []),
+    "prune_probability": (0, 0.01),
     "limits": ({}, {"a": "5/m"}),
 }
 

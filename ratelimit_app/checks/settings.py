@@ -96,6 +96,12 @@ def check_exempt() -> None:
     _texts(conf.exempt)
 
 
+def check_prune_probability() -> None:
+    value = conf.prune_probability
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"a number from 0 (never) to 1 (with each call), got {value!r}")
+
+
 def check_limits() -> None:
     if not isinstance(conf.limits, dict):
         raise ValueError(f"a dictionary of limits by name, got {conf.limits!r}")
@@ -118,6 +124,7 @@ SETTINGS: tuple[tuple[str, str, Callable[[], None]], ...] = (
     ("E012", "PROXY_HEADER", check_proxy_header),
     ("E013", "REFUSAL", check_refusal),
     ("E014", "ON_ERROR", check_on_error),
+    ("E015", "PRUNE_PROBABILITY", check_prune_probability),
 )
 
 

@@ -21,13 +21,18 @@ def committing_connection(alias: str) -> BaseDatabaseWrapper:
     ``TestCase`` the counters stay with the test, which rolls them back.
     """
     connection = connections[alias]
-    if _in_test_case(connection) or _is_in_memory(connection):
+    if is_private(connection):
         return connection
     if not _commits_by_itself(connection):
         if connection not in _second:
             _second[connection] = _open_second(connection)
         connection = _second[connection]
     return connection
+
+
+def is_private(connection: BaseDatabaseWrapper) -> bool:
+    """Tell whether no other connection sees what is written on this one: in a ``TestCase``, or in memory."""
+    return _in_test_case(connection) or _is_in_memory(connection)
 
 
 def in_transaction(connection: BaseDatabaseWrapper, work: Callable[[], tuple[bool, T]]) -> T:

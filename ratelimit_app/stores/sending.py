@@ -12,7 +12,13 @@ from django.db.backends.utils import CursorWrapper
 
 from ratelimit_app import clock, deadlines
 from ratelimit_app.conf import conf
-from ratelimit_app.stores.committing import close_if_broken, committing_connection, in_transaction, separate
+from ratelimit_app.stores.committing import (
+    close_if_broken,
+    committing_connection,
+    in_transaction,
+    is_private,
+    separate,
+)
 
 T = TypeVar("T")
 
@@ -48,6 +54,10 @@ class Sender:
     def session(self, driver_connection: Any) -> int:
         """Return the number of a driver's connection at the server."""
         raise NotImplementedError
+
+    def is_private(self) -> bool:
+        """Tell whether another thread would not see the counters of this one: in a test, or in memory."""
+        return is_private(connections[self.alias])
 
     def is_contention(self, error: DatabaseError) -> bool:
         """Tell whether a statement failed only because another one was in its way."""

@@ -48,6 +48,11 @@ TABLE = {
     "CLOCK": ("E006", ["database", "local"], ["server", "", None]),
     "IPV6_PREFIX": ("E007", [1, 64, 128], [0, 129, -1, True, 64.0, "64", None]),
     "TIMEOUT": ("E008", [0.01, 0.5, 10], [0, -0.1, True, "1", None, math.nan, math.inf]),
+    "PRUNE_PROBABILITY": (
+        "E015",
+        [0, 0.0, 0.001, 1, 1.0],
+        [-0.1, 1.1, True, False, "0.5", None, math.nan, math.inf],
+    ),
     "EXEMPT": ("E009", [[], ["admin:"], ("healthz",)], ["admin:", [5], None]),
     "ENABLE": ("E010", [True, False], ["False", 0, None]),
     "TRUSTED_PROXIES": (
@@ -91,6 +96,7 @@ def test_setting_that_will_not_do_is_reported_by_its_name(name, number, value, s
         ("CLOCK", "server", "unknown clock 'server' (have: database, local)"),
         ("IPV6_PREFIX", 0, "a whole number of bits from 1 to 128, got 0"),
         ("REFRESH", -1, "a number of seconds from 0, got -1"),
+        ("PRUNE_PROBABILITY", 50, "a number from 0 (never) to 1 (with each call), got 50"),
         ("LIMITS", {"a": "garbage"}, "'a': "),
     ],
 )

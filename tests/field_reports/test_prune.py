@@ -4,6 +4,7 @@ import contextlib
 import io
 import multiprocessing
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -24,12 +25,19 @@ pytestmark = pytest.mark.django_db
 QUOTAS = {"minute": 5, "day": 5, "month": 3}
 
 
-def prune():
+def prune(*args):
     """Prune as cron does; return how many counters were deleted."""
     out = io.StringIO()
-    call_command("prune_ratelimits", stdout=out)
+    call_command("prune_ratelimits", *args, stdout=out)
     [deleted] = re.findall(r"Expired counters deleted: ([\d,]+)", out.getvalue())
     return int(deleted.replace(",", ""))
+
+
+def wait_for_pruning():
+    """Wait until nobody prunes beside the calls."""
+    for thread in threading.enumerate():
+        if thread.name == "ratelimit-prune":
+            thread.join(60)
 
 
 def exhaust(name):
@@ -54,9 +62,36 @@ def exhausted(clock):
     return clock
 
 
-def test_m02_prune_leaves_windows_that_still_count(exhausted):
+@pytest.mark.parametrize("options", [(), ("--batch-size=1",), ("--max-seconds=1e-9",)], ids=str)
+def test_m02_prune_leaves_windows_that_still_count(exhausted, options):
     """A clean-up is no amnesty, in the month that began 25 days ago neither."""
+    assert [prune(*options), prune(*options)] == [0, 0]
+    assert allowed() == set()
+
+
+@pytest.mark.urls("tests.field_reports.urls")
+def test_m02_requests_are_refused_after_a_prune_as_before_it(clock, client):
+    """And each of the three limits says so to who asks: 429."""
+    for name, quota in QUOTAS.items():
+        baker.make(Limit, name=name, rate=f"{quota}/{name}", key="global", path=f"^/api/{name}$")
+        assert get(client, name, quota) == [200] * quota
     assert [prune(), prune()] == [0, 0]
+    assert [get(client, name, 1) for name in QUOTAS] == [[429]] * 3
+
+
+def get(client, name, times):
+    return [client.get(f"/api/{name}").status_code for _ in range(times)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_m02_prune_beside_a_call_leaves_windows_that_still_count(exhausted, settings):
+    """Nor is one that a call begins by itself."""
+    Counter.objects.create(key="old", window_start=1, count=1, expires_at=1)
+    settings.RATELIMIT_PRUNE_PROBABILITY = 1
+    baker.make(Limit, name="hour", rate="5/hour")
+    assert limiter.consume("hour", "k").allowed
+    wait_for_pruning()
+    assert not Counter.objects.filter(key="old").exists()
     assert allowed() == set()
 
 
@@ -121,11 +156,12 @@ def hit(thread):
     return 600
 
 
-def prune_without_pause(index, options, pruning, over):
+def prune_without_pause(index, options, begun, over):
     """Prune until the hits are over; return how many counters were deleted."""
     connections["ratelimit"].settings_dict["OPTIONS"] |= options
+    type(store_for("ratelimit")).rest = 0
     deleted = prune()
-    pruning.wait(60)
+    begun.wait(60)
     while not over.is_set():
         deleted += prune()
     return deleted
@@ -134,13 +170,13 @@ def prune_without_pause(index, options, pruning, over):
 @contextlib.contextmanager
 def two_processes_pruning(options):
     context = multiprocessing.get_context("spawn")
-    pruning, over = context.Barrier(3), context.Event()
+    begun, over = context.Barrier(3), context.Event()
     with ThreadPoolExecutor(1) as pool:
         pruned = pool.submit(
-            in_processes, 2, 1, f"{__name__}:prune_without_pause", options, pruning, over, frozen_at=NOON
+            in_processes, 2, 1, f"{__name__}:prune_without_pause", options, begun, over, frozen_at=NOON
         )
         try:
-            pruning.wait(60)
+            begun.wait(60)
             yield pruned
         finally:
             over.set()
@@ -153,15 +189,20 @@ CONNECTIONS = {"mysql": [{}, {"isolation_level": "repeatable read"}]}.get(
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("probability", [0, 0.1])
 @pytest.mark.parametrize("options", CONNECTIONS)
-def test_m03_prune_beside_hits_and_itself_disturbs_nobody(clock, caplog, monkeypatch, options):
+def test_m03_prune_beside_hits_and_itself_disturbs_nobody(
+    clock, caplog, monkeypatch, settings, options, probability
+):
     """Cron that was started twice, under load, breaks neither a request nor a count nor itself."""
-    settings = connections["ratelimit"].settings_dict
-    monkeypatch.setitem(settings, "OPTIONS", settings["OPTIONS"] | options)
+    connection = connections["ratelimit"].settings_dict
+    monkeypatch.setitem(connection, "OPTIONS", connection["OPTIONS"] | options)
+    settings.RATELIMIT_PRUNE_PROBABILITY = probability
     baker.make(Limit, name="busy", rate="1000/min")
     with two_processes_pruning(options) as pruned:
         assert in_threads(8, hit) == [600] * 8
     deleted = pruned.result(60)
+    wait_for_pruning()
     assert all(isinstance(number, int) for number in deleted), deleted
     assert sum(deleted) > 0
     assert caplog.records == []
