@@ -7,14 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from django.db import connections
 
-#: Seconds after which a process that was told to end has not.
-_PATIENCE = 30
+#: Seconds after which processes that were told to start or to end have not.
+_PATIENCE = 60
 
 
 def databases() -> dict[str, dict[str, Any]]:
@@ -41,8 +42,17 @@ def gunicorn(settings: dict[str, Any], log: Path, *, workers: int = 4, threads: 
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
         command = ["gunicorn", "--preload", "--no-control-socket", *arguments, "project.wsgi"]
-        with log.open("w") as lines, running(command, settings, stderr=lines, pass_fds=[listening.fileno()]):
+        handed_down = {"pass_fds": [listening.fileno()]}
+        with log.open("w") as lines, running(command, settings, stderr=lines, **handed_down) as server:
+            _wait_for_children(server.pid, workers)
             yield listening.getsockname()[1]
+
+
+def _wait_for_children(process: int, number: int) -> None:
+    children, end = Path(f"/proc/{process}/task/{process}/children"), time.monotonic() + _PATIENCE
+    while len(children.read_text().split()) < number:
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ import time
 
 import django
 
+from tests.faults.site import PAUSE, UNLIMITED
+
 
 def ask(limit):
     """Ask a limit once; return an ``Answer`` but for the caller."""
@@ -22,10 +24,18 @@ def ask(limit):
     return limit, start, time.monotonic() - begun, status, at
 
 
+def pause():
+    """Sleep for a little; return how much longer that has taken, as an answer that nothing was to delay."""
+    start, begun = time.time(), time.monotonic()
+    time.sleep(PAUSE)
+    return UNLIMITED, start, time.monotonic() - begun - PAUSE, 200, 0.0
+
+
 if __name__ == "__main__":
     django.setup()
     while True:
         for name in sys.argv[1:]:
             sys.stdout.write(json.dumps(ask(name)) + "\n")
             sys.stdout.flush()
-        time.sleep(0.04)
+        slept = pause()
+        sys.stdout.write(json.dumps(slept) + "\n")

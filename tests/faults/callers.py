@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.apart import gunicorn, running
-from tests.faults.site import LIMITS
+from tests.faults.site import LIMITS, PAUSE, UNLIMITED
 
-PATHS = {**{limit: f"/{limit}" for limit in LIMITS}, "status": "/ratelimit/status/"}
+PATHS = {**{limit: f"/{limit}" for limit in LIMITS}, "status": "/ratelimit/status/", UNLIMITED: "/up"}
 
 #: Seconds until a client gives up, and until the first answer is overdue.
 _PATIENCE = 10
@@ -46,7 +46,7 @@ def asking(settings: dict[str, Any], folder: Path, *, number: int = 4) -> Iterat
     answers: list[Answer] = []
     over = threading.Event()
     threads: list[threading.Thread] = []
-    with gunicorn(settings, folder / "log", threads=2) as port, contextlib.ExitStack() as stack:
+    with gunicorn(settings, folder / "log", threads=number) as port, contextlib.ExitStack() as stack:
         stack.callback(lambda: [thread.join() for thread in threads])
         for n in range(number):
             command = ["tests.faults.asking", *LIMITS]
@@ -72,7 +72,7 @@ def _listen(add: Add, name: str, process: "subprocess.Popen[str]") -> None:
 
 
 def _visit(add: Add, name: str, port: int, over: threading.Event) -> None:
-    while not over.wait(0.04):
+    while not over.wait(PAUSE):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
         with contextlib.closing(connection):
             for limit, path in PATHS.items():

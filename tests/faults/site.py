@@ -8,6 +8,12 @@ ANSWERS = ["allow", "deny", "local"]
 
 LIMITS = [*ANSWERS, "total"]
 
+#: What needs no counters: it takes as long as the machine has other things to do.
+UNLIMITED = "up"
+
+#: Seconds between the rounds of a caller.
+PAUSE = 0.1
+
 #: Units that each of these limits allows in a second, of all callers of one key together.
 QUOTA = 3
 
