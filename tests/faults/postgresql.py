@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ class VendorServer(Server):
     def set_read_only(self, on: bool) -> None:
         self.execute(f"ALTER SYSTEM SET default_transaction_read_only = {'on' if on else 'off'}")
         self.execute("SELECT pg_reload_conf()")
+        while self.execute("SHOW default_transaction_read_only") != [("on" if on else "off",)]:
+            time.sleep(0.02)  # its processes are told one after the other
 
 
 def _program(name: str) -> str:
