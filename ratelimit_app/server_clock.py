@@ -14,8 +14,12 @@ def now() -> int:
         clock.follow_local()
     elif clock.is_due():
         with contextlib.suppress(Unanswered):  # until it answers, by what was measured before
-            outages.ask(conf.database, lambda store: clock.follow(store.server_time))
+            clock.follow(_server_time)
     return clock.now()
+
+
+def _server_time() -> int:
+    return outages.ask(conf.database, lambda store: store.server_time())
 
 
 def known() -> int | None:

@@ -7,7 +7,7 @@ import pytest
 from django.db import connections
 
 from ratelimit_app import clock as app_clock
-from ratelimit_app import limiter
+from ratelimit_app import limiter, outages
 from ratelimit_app.stores import store_for
 from ratelimit_app.testing import frozen_time
 from tests.conftest import NOON
@@ -182,6 +182,15 @@ def test_server_that_does_not_answer_leaves_the_clock_as_it_was(settings, kind):
     with outage(kind):
         limiter.now()
         assert lead() == 0
+
+
+@pytest.mark.django_db
+def test_thread_that_finds_the_clock_measured_tells_nothing_of_the_database(monkeypatch, settings):
+    """It was not asked: what is left alone stays so."""
+    settings.RATELIMIT_CLOCK = "database"
+    monkeypatch.setattr(app_clock, "follow", lambda read_server_time: None)
+    monkeypatch.setattr(outages, "ask", lambda *args, **kwargs: pytest.fail("it was asked"))
+    limiter.now()
 
 
 def test_threads_that_come_while_the_first_measures_wait_and_count_by_what_it_finds():
