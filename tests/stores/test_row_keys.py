@@ -5,9 +5,9 @@ from django.test import override_settings
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ratelimit_app import limiter
+from ratelimit_app import algorithms, limiter
 from ratelimit_app.limits import LiveLimit
-from ratelimit_app.models import Counter
+from ratelimit_app.models import Counter, LoggedCall
 from ratelimit_app.policy import MAX_NAME_LENGTH, MAX_WINDOW, Policy
 from ratelimit_app.stores import row_key
 
@@ -134,6 +134,34 @@ def test_stored_text_is_the_one_that_was_meant(clock):
         limiter.consume(ONE, key)
     expected = {row_key("one@policy", "fixed_window", "60", key) for key in KEYS}
     assert set(Counter.objects.values_list("key", flat=True)) == expected
+
+
+#: The longest of each part that is kept as it is; anything longer is kept as a hash, which is shorter.
+LONGEST = {"name": "a" * 60, "window": "599999999.999999", "key": "k" * 99}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("algorithm", algorithms.names())
+def test_largest_text_is_stored_whole_and_fits(clock, algorithm):
+    policy = Policy(LONGEST["name"], algorithm, quota=1, window=float(LONGEST["window"]))
+    limit = LiveLimit(policy, space=f"{LONGEST['name']}@{2**63 - 1}")
+    keys = [LONGEST["key"] + end for end in "aAb"]
+    assert [admitted(limit, key) for key in [*keys, *keys]] == [True] * 3 + [False] * 3
+    stored = {row_key(limit.space, algorithm, LONGEST["window"], key) for key in keys}
+    assert set(Counter.objects.values_list("key", flat=True)) == stored
+    assert set(LoggedCall.objects.values_list("key", flat=True)) <= stored
+    assert {len(key) for key in stored} == {80 + 1 + len(algorithm) + 1 + len(LONGEST["window"]) + 1 + 100}
+    assert max(map(len, stored)) <= Counter._meta.get_field("key").max_length
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("more", ["name", "key", "both"])
+def test_anything_longer_is_stored_in_less(clock, more):
+    name = "~" * MAX_NAME_LENGTH if more != "key" else LONGEST["name"]
+    key = LONGEST["key"] + ("a" * 10**6 if more != "name" else "")
+    limiter.consume(Policy.parse("1/min", name=name), key)
+    (stored,) = Counter.objects.values_list("key", flat=True)
+    assert len(stored) < 80 + 1 + len("fixed_window:60:") + 100
 
 
 @pytest.mark.django_db
