@@ -24,7 +24,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--batch-size", type=int, help="Rows at a time (1000; MySQL: 200, SQLite: 100).")
+        parser.add_argument("--batch-size", type=int, help="Rows at a time (PostgreSQL: 1000, others: 200).")
         parser.add_argument(
             "--max-seconds", type=float, default=None, help="End after the batch in which that time runs out."
         )
