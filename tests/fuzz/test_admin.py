@@ -46,6 +46,7 @@ LIMIT = {
     "count_denied": st.sampled_from(["", "on"]) | texts,
     "cost": NUMBER,
     "charge": st.sampled_from(["before", "after", "failures", "successes"]) | texts,
+    "on_error": st.sampled_from(["", "allow", "deny", "local"]) | texts,
     "note": texts,
 }
 OVERRIDE = {
