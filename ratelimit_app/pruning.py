@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from django.db import connections
 
 from ratelimit_app import clock, windows
+from ratelimit_app.calls import Receipt
 from ratelimit_app.conf import conf
 from ratelimit_app.decision import Decision
 from ratelimit_app.reporting import report
@@ -42,7 +43,7 @@ def after(decision: Decision) -> None:
     if not probability or random.random() >= probability:  # noqa: S311 (guards nothing)
         return
     for part in decision.parts:
-        if part.receipt:
+        if isinstance(part.receipt, Receipt) and not part.receipt.is_local:
             _begin(store_for(conf.database), windows.to_microseconds(part.at))
             return
 

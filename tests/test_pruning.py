@@ -13,6 +13,7 @@ from ratelimit_app.models import Counter, LoggedCall
 from ratelimit_app.policy import Policy
 from ratelimit_app.stores import Store, store_for
 from tests.conftest import NOON
+from tests.outages import outage
 from tests.races import environment
 
 ROOT = Path(__file__).parent.parent
@@ -136,6 +137,14 @@ def test_call_that_counts_nothing_prunes_nothing(always):
     always.RATELIMIT_ENABLE = False
     limiter.consume(LIMIT, "k")
     assert (threads(), expired()) == ([], 3)
+
+
+def test_call_that_only_this_process_has_counted_prunes_nothing(always, caplog):
+    always.RATELIMIT_ON_ERROR = "local"
+    with outage("server"):
+        assert limiter.consume(LIMIT, "only-here").receipt
+        assert threads() == []
+    assert "cannot be pruned" not in caplog.text
 
 
 def test_call_does_not_wait_and_one_thread_is_enough(always, held_up):

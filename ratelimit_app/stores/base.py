@@ -123,7 +123,7 @@ class Store(Sender):
 
     def has_expired(self, now: int) -> bool:
         """Tell whether there are rows that pruning would delete at an instant."""
-        return bool(self.fetch_all(_HAS_EXPIRED, [now, now])[0][0])
+        return bool(self.fetch_all(_HAS_EXPIRED, [now, now], seconds=_PRUNE_SECONDS)[0][0])
 
     def prune(self, now: int, batch_size: int) -> int:
         """Delete at most so many rows that have expired by an instant; return how many."""
