@@ -1,5 +1,6 @@
 """The connection that counts: one on which the counting commits by itself."""
 
+import select
 import weakref
 from collections.abc import Callable
 from typing import TypeVar
@@ -77,8 +78,13 @@ def _abandon(connection: BaseDatabaseWrapper) -> None:
 
 
 def close_if_broken(connection: BaseDatabaseWrapper) -> None:
-    """Have a connection that the server has ended opened anew, as Django does only between requests."""
-    if connection.errors_occurred and connection.connection is not None:
+    """Have a connection that the server has ended opened anew, as Django does only between requests.
+
+    Inside ``atomic()`` it is the caller's, and left alone.
+    """
+    if connection.connection is None or connection.in_atomic_block:
+        return
+    if connection.errors_occurred or _has_news(connection):
         if connection.is_usable():
             connection.errors_occurred = False
         else:
@@ -90,6 +96,16 @@ def _commits_by_itself(connection: BaseDatabaseWrapper) -> bool:
     if connection.connection is None:
         return bool(connection.settings_dict["AUTOCOMMIT"]) and not connection.in_atomic_block
     return connection.get_autocommit()
+
+
+def _has_news(connection: BaseDatabaseWrapper) -> bool:
+    """Tell whether the server has said something unasked: hardly ever anything but that it has ended."""
+    waiting = select.poll()
+    try:
+        waiting.register(connection.connection.fileno(), select.POLLIN)
+    except connection.Database.Error:  # type: ignore[attr-defined]
+        return True  # closed on this side
+    return bool(waiting.poll(0))
 
 
 def _in_test_case(connection: BaseDatabaseWrapper) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from django.db import DatabaseError, Error, OperationalError, connections
+from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
@@ -64,14 +64,14 @@ class Sender:
         raise NotImplementedError
 
     def execute(self, sql: str, params: Sequence[str | int]) -> int:
-        """Send a statement; return how many rows it changed."""
+        """Send a statement, never twice; return how many rows it changed."""
 
         def send(connection: BaseDatabaseWrapper) -> int:
             with connection.cursor() as cursor:
                 cursor.execute(sql, params)
                 return int(cursor.rowcount)
 
-        return self.retry(send)
+        return self.retry(send, is_repeatable=False)
 
     def fetch_all(
         self, sql: str, params: Sequence[str | int] = (), *, seconds: float | None = None
@@ -86,29 +86,54 @@ class Sender:
         return self.retry(send, seconds=seconds)
 
     def transact(self, work: Callable[[CursorWrapper], T]) -> T:
-        """Send the statements of ``work`` as a transaction of their own; return what it returns."""
+        """Send the statements of ``work``, never twice, as a transaction; return what it returns."""
 
         def send(connection: BaseDatabaseWrapper) -> T:
             with connection.cursor() as cursor:
                 return in_transaction(connection, lambda: (True, work(cursor)))
 
-        return self.retry(send)
+        return self.retry(send, is_repeatable=False)
 
-    def retry(self, send: Callable[[BaseDatabaseWrapper], T], *, seconds: float | None = None) -> T:
+    def retry(
+        self,
+        send: Callable[[BaseDatabaseWrapper], T],
+        *,
+        seconds: float | None = None,
+        is_repeatable: bool = True,
+    ) -> T:
         """Send what may take so many seconds (``RATELIMIT_TIMEOUT``); again, where it met a lock.
 
-        Raises the database's error, and ``TimeOver`` where there was none in time.
+        Once more, too, on another connection, where the server has ended the one that was open. It may
+        have heard it before that: what must not happen twice is not repeatable. Raises the database's
+        error, and ``TimeOver`` where there was none in time.
         """
         until, pause = clock.monotonic() + (seconds or conf.timeout), _FIRST_PAUSE
+        opened = self.connection().connection if is_repeatable else None
         while True:
             try:
                 return self.send_until(until, send)
-            except DatabaseError as error:
-                pause_over = clock.monotonic() + pause
-                if isinstance(error, TimeOver) or not self.is_contention(error) or pause_over >= until:
+            except Error as error:
+                if not self._met_others(error):
+                    if opened is None or not self._is_replaced(opened, error, until):
+                        raise
+                    opened = None
+                    continue
+                if clock.monotonic() + pause >= until:
                     raise
             time.sleep(random.uniform(0, pause))  # noqa: S311 (guards nothing)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _met_others(self, error: Error) -> bool:
+        return (
+            isinstance(error, DatabaseError) and not isinstance(error, TimeOver) and self.is_contention(error)
+        )
+
+    def _is_replaced(self, opened: object, error: Error, until: float) -> bool:
+        """Open a connection anew that the server has ended; return whether it is another one by now."""
+        if isinstance(error, TimeOver) or not isinstance(error, OperationalError | InterfaceError):
+            return False
+        self.send_until(until, lambda connection: None)
+        return self.connection().connection is not opened
 
     def send_until(self, until: float, send: Callable[[BaseDatabaseWrapper], T]) -> T:
         """Call ``send`` with a connection, and end its wait where that is not over by an instant."""
