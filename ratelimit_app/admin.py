@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db import router
 from django.db.models import Count, QuerySet, TextField
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
@@ -108,6 +109,6 @@ class LimitOverrideAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # not gene
 
 def _only_in_code() -> list[Limit]:
     """List the limits in code that no row of the same name replaces, as rows that are not saved."""
-    rows = set(Limit.objects.values_list("name", flat=True))
+    rows = set(Limit.objects.using(router.db_for_write(Limit)).values_list("name", flat=True))
     specs = in_code()
     return [declared(name, specs[name]) for name in load_declared().by_name if name not in rows]

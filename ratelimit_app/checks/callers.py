@@ -6,7 +6,7 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core import checks
-from django.db import Error
+from django.db import Error, router
 from django.utils.module_loading import import_string
 
 from ratelimit_app.keys import JOINT
@@ -78,6 +78,6 @@ def _in_code() -> Iterator[Limit]:
 def _rows() -> list[Limit]:
     """Return the rows; none if they cannot be read, before a migration."""
     try:
-        return list(Limit.objects.all())
+        return list(Limit.objects.using(router.db_for_write(Limit)))
     except Error:
         return []

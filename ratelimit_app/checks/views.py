@@ -6,7 +6,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
-from django.db import Error
+from django.db import Error, router
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from ratelimit_app.limits import in_code
@@ -82,6 +82,10 @@ def _rows(names: set[str]) -> set[str]:
     if not names:
         return set()
     try:
-        return set(Limit.objects.filter(name__in=names).values_list("name", flat=True))
+        return set(
+            Limit.objects.using(router.db_for_write(Limit))
+            .filter(name__in=names)
+            .values_list("name", flat=True)
+        )
     except Error:
         return names
