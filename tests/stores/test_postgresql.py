@@ -67,6 +67,17 @@ class TestPostgreSQL(LogContract, ServerStoreContract):
         assert updated == 999
         assert within_page > 900
 
+    @pytest.mark.django_db(transaction=True)
+    def test_connection_that_is_told_something_unasked_is_kept(self, store):
+        connection = store.connection()
+        run(["LISTEN news"])
+        session = self.session(connection)
+        with connections["default"].cursor() as cursor:
+            cursor.execute("NOTIFY news")
+        assert store.advance(advance()) == Outcome(True, 1)
+        assert self.session(connection) == session
+        connection.close()
+
     def test_key_is_compared_byte_by_byte(self):
         with connections[ALIAS].cursor() as cursor:
             cursor.execute(
