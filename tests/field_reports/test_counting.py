@@ -1,6 +1,7 @@
 """Reports R: counting under concurrency."""
 
 import collections
+import contextlib
 import itertools
 import multiprocessing
 
@@ -69,3 +70,20 @@ def hit_in_transaction(alias):
             cursor.execute("SELECT 1")
             assert cursor.fetchone() == (1,)
     return allowed
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_r04_limits_taken_in_either_order_do_not_deadlock(clock, caplog, is_inside):
+    """Nor is a lock that is met read as a database that is away, and the call let through uncounted."""
+    for name in ("user", "address"):
+        baker.make(Limit, name=name, rate="10000/min")
+
+    def hit(index):
+        keys = {"user": "k", "address": "k"}
+        keys = keys if index % 2 else dict(reversed(keys.items()))
+        with transaction.atomic(using="default") if is_inside else contextlib.nullcontext():
+            return [limiter.consume_all(keys).allowed for _ in range(200)]
+
+    assert in_threads(4, hit) == [[True] * 200] * 4
+    assert [counter.count for counter in Counter.objects.all()] == [800, 800]
+    assert caplog.records == []

@@ -102,7 +102,7 @@ def test_races_for_several_limits_at_once_are_all_or_nothing(isolation, caplog, 
 
 
 @by_level
-def test_callers_transaction_is_neither_broken_nor_made_to_fail(isolation):
+def test_t03_callers_transaction_sees_what_others_have_counted_and_does_not_fail(isolation):
     """What others have counted since its first look is no conflict of the caller's own."""
     with transaction.atomic(using=ALIAS):
         assert not Limit.objects.using(ALIAS).exists()
