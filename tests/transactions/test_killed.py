@@ -97,7 +97,7 @@ def test_caller_whose_own_connection_has_ended_in_its_transaction_is_counted():
             kill(own)
             assert limiter.consume(NINE, "k").used == 1
             close_if_broken(own)
-            assert own.connection is not None
+            assert not own.closed_in_transaction
             Limit.objects.using(ALIAS).exists()
 
     with pytest.raises(Error):
