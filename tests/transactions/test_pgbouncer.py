@@ -9,6 +9,7 @@ from django.test import Client
 from project.models import ApiCall
 from ratelimit_app import algorithms, limiter
 from ratelimit_app.policy import Policy
+from ratelimit_app.stores import committing
 from tests.races import in_threads
 from tests.transactions.bouncer import COUNTERS, pgbouncer
 from tests.transactions.places import APART, SHARED
@@ -35,7 +36,7 @@ def bounced(request, port, monkeypatch, settings):
     """Connect by pgbouncer, as Django's documentation says."""
     counters, *_ = request.param.split()
     settings.RATELIMIT_DATABASE = counters
-    connections.close_all()
+    _begin_anew()
     for alias in connections:
         database = connections[alias].settings_dict
         monkeypatch.setitem(database, "HOST", "127.0.0.1")
@@ -44,7 +45,14 @@ def bounced(request, port, monkeypatch, settings):
     monkeypatch.setitem(connections["ratelimit"].settings_dict, "NAME", COUNTERS)
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     yield
+    _begin_anew()
+
+
+def _begin_anew():
+    """Close all connections, and forget the second ones, which keep the settings that they began with."""
     connections.close_all()
+    for alias in connections:
+        committing._second.pop(connections[alias], None)
 
 
 def test_threads_share_the_sessions_of_the_server():
