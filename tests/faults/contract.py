@@ -10,8 +10,8 @@ import pytest
 from tests.faults.outages import LOOK, RECOVERY, Outage, watch, whole_seconds
 from tests.faults.site import ANSWERS, QUOTA, UNLIMITED
 
-#: Seconds: the app may take three quarters of one, where the machine has nothing else to do.
-LONGEST = 1.2
+#: Seconds: the app may take one, where the machine has nothing else to do.
+LONGEST = 1.5
 USUAL = 0.1
 
 #: How many processes each kind of callers has.
