@@ -64,7 +64,7 @@ def note_failed_login(request: HttpRequest | None = None, **kwargs: Any) -> None
 
 
 def settle(request: HttpRequest, status: int) -> None:
-    """Charge what a request has cost, now that the status of its response is known."""
+    """Charge what a request has cost, by the status of its response: 0 where there will be none."""
     pay(request, due(request, status))
 
 
@@ -111,10 +111,12 @@ def _told(made: Ledger) -> list[Due]:
 
 def _found_out(made: Ledger, status: int) -> list[Due]:
     """Find what nobody has told the cost of: it depends on how the request has ended."""
-    refused = status == HTTPStatus.TOO_MANY_REQUESTS or any(not each.allowed for each in made.decisions)
+    refused = made.was_kept_out or status == HTTPStatus.TOO_MANY_REQUESTS
+    refused = refused or any(not each.allowed for each in made.decisions)
     failed = made.has_failed or status >= HTTPStatus.BAD_REQUEST
+    # Whoever leaves before there is a response would have for free what is given back.
     costly: dict[str, bool] = {
-        Charge.FAILURES: failed and not refused,
+        Charge.FAILURES: (failed or not status) and not refused,
         Charge.SUCCESSES: not failed and not refused,
     }
     if refused:

@@ -50,10 +50,11 @@ def expect(request: HttpRequest) -> None:
 
 
 def end(request: HttpRequest) -> None:
-    """End a request: one that was not answered has failed."""
+    """End a request; of one that was not answered, nothing is given back that may have been used."""
     _here.requests.discard(request)
     made = ledger.of(request)
-    charging.settle(request, made.status or HTTPStatus.INTERNAL_SERVER_ERROR)
+    charging.settle(request, made.status)
+    made.status = made.status or HTTPStatus.INTERNAL_SERVER_ERROR
     for entry in list(made.entries.values()):
         limiter.leave(entry.decision)
 

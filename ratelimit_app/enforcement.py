@@ -4,6 +4,7 @@ An adapter applies limits with ``enforce_...``, and calls ``finish`` when the re
 ``a...`` twins are for async callers: they change to a thread only where the database is asked.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
@@ -59,7 +60,7 @@ async def aenforce(request: HttpRequest, limits: Sequence[LimitLike], cost: Cost
     """Apply limits as ``enforce`` does."""
     if not conf.enable:
         return None
-    return await in_thread(enforce)(request, limits, cost)
+    return await _answer(request, in_thread(enforce)(request, limits, cost))
 
 
 async def aenforce_matching(request: HttpRequest) -> Decision | None:
@@ -69,7 +70,16 @@ async def aenforce_matching(request: HttpRequest) -> Decision | None:
     known = limiter.known_limits()
     if known is not None and not _matching(known, request):
         return None
-    return await in_thread(enforce_matching)(request)
+    return await _answer(request, in_thread(enforce_matching)(request))
+
+
+async def _answer(request: HttpRequest, asked: Awaitable[Decision | None]) -> Decision | None:
+    """Await the answer of limits; note if the client leaves before it, so that there will be no view."""
+    try:
+        return await asked
+    except asyncio.CancelledError:
+        ledger.of(request).was_kept_out = True
+        raise
 
 
 def finishing(request: HttpRequest | Request, respond: Callable[[], Any]) -> Any:
@@ -95,8 +105,10 @@ async def afinishing(request: HttpRequest | Request, response: Awaitable[Any]) -
         made = await response
     except RateLimited as refusal:
         made = await responses.arefusal(raised(request, refusal), request)
-    except BaseException:
+    except BaseException as error:
         if not has_middleware:
+            if isinstance(error, Exception):  # no client that has left: Django will answer
+                ledger.of(request).status = HTTPStatus.INTERNAL_SERVER_ERROR
             await ending.aend(request)
         raise
     return await (afinished if has_middleware else afinish)(request, made)

@@ -25,7 +25,8 @@ class Ledger:
 
     ``costs`` are what views have told, by the name of a limit, and ``has_failed`` that they have called it
     a failure. ``status`` is that of the response, 0 until it is there: from then on, costs are charged when
-    told. ``raised`` is what a view has asked of the limiter itself, and was refused.
+    told. ``was_kept_out`` says that the client left before its view began. ``raised`` is what a view has
+    asked of the limiter itself, and was refused.
     """
 
     entries: dict[tuple[str, str], Entry] = dataclasses.field(default_factory=dict)
@@ -33,6 +34,7 @@ class Ledger:
     costs: dict[str, int] = dataclasses.field(default_factory=dict)
     has_failed: bool = False
     status: int = 0
+    was_kept_out: bool = False
     has_middleware: bool = False
 
     @property

@@ -307,7 +307,8 @@ def test_request_whose_client_leaves_holds_nothing(where, middleware, settings):
     settings.MIDDLEWARE = MIDDLEWARE[middleware]
     found = leave(where)
     assert (found["slots"], found["block"]) == (0, 0)
-    assert charges(found) in ([0, 1, 1], [1, 0, 1])
+    # Nothing is given back, unless the view went on and its response is known.
+    assert charges(found) in ([0, 1, 1], [1, 1, 1])
 
 
 @pytest.mark.parametrize(

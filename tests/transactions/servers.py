@@ -6,9 +6,10 @@ from django.db import connections
 
 from ratelimit_app.stores import store_for
 
+#: Not the table of MariaDB that says the same: 10.11 has crashed while it was read and sessions ended.
 _SESSIONS = {
-    "postgresql": "SELECT pid FROM pg_stat_activity WHERE datname = current_database()",
-    "mysql": "SELECT id FROM information_schema.processlist WHERE db = database()",
+    "postgresql": "SELECT pid, datname FROM pg_stat_activity",
+    "mysql": "SHOW PROCESSLIST",
 }
 
 #: Seconds after which what a server was to end will not.
@@ -25,7 +26,7 @@ def sessions(alias="default"):
     connection = connections[alias]
     with connection.cursor() as cursor:
         cursor.execute(_SESSIONS[connection.vendor])
-        return {number for (number,) in cursor.fetchall()}
+        return {row[0] for row in cursor.fetchall() if connection.settings_dict["NAME"] in row}
 
 
 def kill(connection, by="default"):
