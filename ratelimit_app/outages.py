@@ -4,7 +4,6 @@ A database that does not answer is asked by one caller a second; all others go w
 has answered again. Counters that are locked are left alone in the same way, and not the database.
 """
 
-import collections
 import dataclasses
 import logging
 import threading
@@ -24,8 +23,10 @@ _MESSAGE = "The counters' database %r %s: calls go by their limits' on_error"
 #: Seconds after which what did not answer is asked again, by one caller.
 RETRY_EVERY = 1.0
 
-#: So many locks in a row, with no answer between them, lock more than their rows.
+#: So many locks in a row, with no answer between them, lock more than their rows. Those who have waited at
+#: the same time have met one: they may only have been in each other's way.
 _LOCKS_OF_ALL = 3
+_SAME_LOCK = 0.5
 
 #: More subjects than this are not kept apart: their calls wait, each for its time.
 _MOST_SUBJECTS = 1_000
@@ -41,7 +42,8 @@ class _LeftAlone:
 
 #: What is left alone: databases, and rows of one.
 _left_alone: dict[Hashable, _LeftAlone] = {}
-_locks_in_a_row: collections.Counter[str] = collections.Counter()
+#: When the locks in a row were met, by alias.
+_locks_in_a_row: dict[str, list[float]] = {}
 
 
 class Unanswered(Exception):  # noqa: N818 (it says what happened)
@@ -99,9 +101,11 @@ def _pass_by(alias: str, rows: Iterable[Row]) -> None:
 def _leave_alone(alias: str, rows: Iterable[Row], error: Error, is_busy: bool) -> None:
     now = clock.monotonic()
     with _lock:
-        _locks_in_a_row[alias] += is_busy
+        locks = _locks_in_a_row.setdefault(alias, [])
+        if is_busy and (not locks or now - locks[-1] >= _SAME_LOCK):
+            locks.append(now)
         subject = _of(alias, rows)
-        if _locks_in_a_row[alias] >= _LOCKS_OF_ALL or not is_busy:
+        if len(locks) >= _LOCKS_OF_ALL or not is_busy:
             subject = _of(alias)
         for old in [old for old, left in _left_alone.items() if left.until + RETRY_EVERY < now]:
             del _left_alone[old]
@@ -112,7 +116,7 @@ def _leave_alone(alias: str, rows: Iterable[Row], error: Error, is_busy: bool) -
 
 def _come_back(alias: str, rows: Iterable[Row]) -> None:
     with _lock:
-        _locks_in_a_row[alias] = 0
+        _locks_in_a_row.pop(alias, None)
         _left_alone.pop(_of(alias), None)
         _left_alone.pop(_of(alias, rows), None)
 
