@@ -48,6 +48,16 @@ class Deadline:
             self._end()
 
 
+def _start(run: Callable[[], object], name: str) -> threading.Thread | None:
+    """Start a thread; return ``None`` where there can be none: too many, or the process is about to end."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
+
+
 class _Watch:
     """The thread that waits for the next deadline, and the blocks that it watches."""
 
@@ -61,8 +71,7 @@ class _Watch:
         with self._changed:
             self._watched.add(deadline)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="ratelimit-deadlines", daemon=True)
-                self._thread.start()
+                self._thread = _start(self._run, "ratelimit-deadlines")
             elif deadline.at < self._wakes_at:
                 self._changed.notify()
 
@@ -121,7 +130,8 @@ def within(seconds: float, work: Callable[[], T], too_late: Callable[[T], object
         else:
             too_late(made)
 
-    threading.Thread(target=run, name="ratelimit-connect", daemon=True).start()
+    if _start(run, "ratelimit-connect") is None:
+        return work()
     try:
         return answer.result(max(0.0, seconds))
     except FutureTimeoutError:

@@ -6,6 +6,7 @@ has answered again. Counters that are locked are left alone in the same way, and
 
 import dataclasses
 import logging
+import math
 import threading
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
@@ -23,10 +24,8 @@ _MESSAGE = "The counters' database %r %s: calls go by their limits' on_error"
 #: Seconds after which what did not answer is asked again, by one caller.
 RETRY_EVERY = 1.0
 
-#: So many locks in a row, with no answer between them, lock more than their rows. Those who have waited at
-#: the same time have met one: they may only have been in each other's way.
+#: So many locks in a row, with no answer meanwhile, lock more than their rows.
 _LOCKS_OF_ALL = 3
-_SAME_LOCK = 0.5
 
 #: More subjects than this are not kept apart: their calls wait, each for its time.
 _MOST_SUBJECTS = 1_000
@@ -42,8 +41,9 @@ class _LeftAlone:
 
 #: What is left alone: databases, and rows of one.
 _left_alone: dict[Hashable, _LeftAlone] = {}
-#: When the locks in a row were met, by alias.
-_locks_in_a_row: dict[str, list[float]] = {}
+#: By alias: how many questions in a row have met a lock, and when the last answer came.
+_locks_in_a_row: dict[str, int] = {}
+_answered_at: dict[str, float] = {}
 
 
 class Unanswered(Exception):  # noqa: N818 (it says what happened)
@@ -64,14 +64,16 @@ def ask(
     """
     if _left_alone:
         _pass_by(alias, rows)
-    store = store_for(alias)
+    store, began = store_for(alias), clock.monotonic()
     try:
         answer = question(store)
     except Error as error:
         is_busy = _is_busy(store, error)
+        _note_lock(alias, began, is_busy)
         _leave_alone(alias, rows, error, is_busy)
         _tell(alias, error, is_busy, message)
         raise Unanswered(is_busy=is_busy) from error
+    _answered_at[alias] = clock.monotonic()
     if _left_alone:
         _come_back(alias, rows)
     return answer
@@ -82,6 +84,7 @@ def forget() -> None:
     with _lock:
         _left_alone.clear()
         _locks_in_a_row.clear()
+        _answered_at.clear()
 
 
 def _pass_by(alias: str, rows: Iterable[Row]) -> None:
@@ -98,14 +101,18 @@ def _pass_by(alias: str, rows: Iterable[Row]) -> None:
             left.until = now + RETRY_EVERY
 
 
+def _note_lock(alias: str, began: float, is_busy: bool) -> None:
+    """Count a lock among those in a row, unless others were answered meanwhile: then it is of these rows."""
+    with _lock:
+        was_answered = _answered_at.get(alias, -math.inf) >= began
+        _locks_in_a_row[alias] = 0 if was_answered else _locks_in_a_row.get(alias, 0) + is_busy
+
+
 def _leave_alone(alias: str, rows: Iterable[Row], error: Error, is_busy: bool) -> None:
     now = clock.monotonic()
     with _lock:
-        locks = _locks_in_a_row.setdefault(alias, [])
-        if is_busy and (not locks or now - locks[-1] >= _SAME_LOCK):
-            locks.append(now)
         subject = _of(alias, rows)
-        if len(locks) >= _LOCKS_OF_ALL or not is_busy:
+        if _locks_in_a_row[alias] >= _LOCKS_OF_ALL or not is_busy:
             subject = _of(alias)
         for old in [old for old, left in _left_alone.items() if left.until + RETRY_EVERY < now]:
             del _left_alone[old]
@@ -116,7 +123,6 @@ def _leave_alone(alias: str, rows: Iterable[Row], error: Error, is_busy: bool) -
 
 def _come_back(alias: str, rows: Iterable[Row]) -> None:
     with _lock:
-        _locks_in_a_row.pop(alias, None)
         _left_alone.pop(_of(alias), None)
         _left_alone.pop(_of(alias, rows), None)
 

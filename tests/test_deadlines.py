@@ -90,6 +90,17 @@ def test_within_raises_nothing_for_work_that_fails_too_late():
             thread.join(10)
 
 
+def test_where_no_thread_can_be_had_all_goes_on_without_deadlines(monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(deadlines, "_watch", deadlines._Watch())
+    with Deadline(clock.monotonic(), pytest.fail) as deadline:
+        assert within(0, lambda: 5, print) == 5
+    assert not deadline.is_over
+
+
 def test_watch_sleeps_while_there_is_nothing_to_watch():
     read_for_ever(0.01)
     before = time.process_time()

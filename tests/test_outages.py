@@ -125,9 +125,7 @@ def test_rows_that_are_locked_are_left_alone_and_no_others(database, at):
 
 def test_locks_in_a_row_leave_all_rows_alone(database, at):
     database.error = busy()
-    for key in "abcd":
-        assert outcome(database, [Row(key, 0)]) is True
-        at[0] += 0.5
+    assert [outcome(database, [Row(key, 0)]) for key in "abcd"] == [True] * 4
     assert database.asked == 3
     at[0] += 1
     database.error = None
@@ -135,10 +133,18 @@ def test_locks_in_a_row_leave_all_rows_alone(database, at):
     assert outcome(database, [Row("d", 0)]) == "answer"
 
 
-def test_callers_in_each_other_s_way_leave_the_others_alone(database):
-    database.error = busy()
-    assert [outcome(database, [Row(key, 0)]) for key in "abcde"] == [True] * 5
-    database.error = None
+def test_locks_that_are_met_while_others_are_answered_leave_those_alone(database, at):
+    """Callers who are only in each other's way give up together."""
+
+    def wait_in_vain(store):
+        at[0] += 0.25
+        assert ask(ALIAS, Database(), [Row("lucky", 0)]) == "answer"
+        at[0] += 0.25
+        raise busy()
+
+    for key in "abcde":
+        with pytest.raises(Unanswered):
+            ask(ALIAS, wait_in_vain, [Row(key, 0)])
     assert outcome(database, [Row("z", 0)]) == "answer"
 
 

@@ -40,13 +40,13 @@ def site(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("callers")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def answers(site: dict[str, Any], folder: Path) -> Iterator[list[Answer]]:
-    """Return what the callers are told, from the first test to the last."""
+    """Return what the callers are told, from the first test of a file to its last."""
     with asking(site, folder) as answers:
         yield answers

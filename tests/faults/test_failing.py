@@ -3,6 +3,7 @@
 import time
 
 from tests.faults.contract import FaultContract
+from tests.faults.outages import RECOVERY
 
 
 class TestKilled(FaultContract):
@@ -29,4 +30,5 @@ def test_what_was_counted_a_second_before_the_server_was_killed_stays(server, an
     time.sleep(1.1)  # what was not synced is written by then
     with server.killed():
         pass
+    time.sleep(RECOVERY)  # for the test that comes next
     assert server.execute(total)[0][0] >= before > 0
