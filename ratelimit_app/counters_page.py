@@ -17,10 +17,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.views.generic import TemplateView
 
-from ratelimit_app import windows
+from ratelimit_app import receipts, windows
 from ratelimit_app.conf import conf
 from ratelimit_app.models import Counter
-from ratelimit_app.stores import Row, store_for
+from ratelimit_app.outages import Unanswered
+from ratelimit_app.stores import Row
 
 PAGE_SIZE = 100
 
@@ -57,9 +58,13 @@ class CountersPage(PermissionRequiredMixin, TemplateView):
         key = request.POST.get("key", "")
         if not _STORED_KEY.fullmatch(key):
             raise BadRequest("key: not a stored key")
-        store_for(conf.database).reset(key)
-        _log_reset(request, key)
-        messages.success(request, f"Reset {key}")
+        try:
+            receipts.forget(key)
+        except Unanswered:
+            messages.error(request, "The counters could not be asked: nothing was reset. Try again.")
+        else:
+            _log_reset(request, key)
+            messages.success(request, f"Reset {key}")
         return HttpResponseRedirect(request.get_full_path())
 
 

@@ -85,7 +85,11 @@ def refund(limit: LimitLike, key: str, *, cost: int | None = None) -> None:
     """
     call = planning.plan({limit: key}, cost)[0]
     if isinstance(call, Call):
-        receipts.give_back(call.refund(call.cost))
+        advance = call.refund(call.cost)
+        try:
+            receipts.refund(advance)
+        except Unanswered:  # what it was taken from is not known: meanwhile, this process may count
+            receipts.refund(advance, is_local=True)
 
 
 def limited(limit: LimitLike, key: str, *, cost: int | None = None) -> Limited:
@@ -117,7 +121,8 @@ async def wait_async(limit: LimitLike, key: str, *, max_wait: float, cost: int |
 def reset(limit: LimitLike, key: str) -> None:
     """Forget what a key has used of a limit."""
     for stored in planning.stored_keys(limit, key):
-        receipts.forget(stored)
+        with contextlib.suppress(Unanswered):
+            receipts.forget(stored)
 
 
 # For async callers: the same, in a thread, because the database drivers know no other way.

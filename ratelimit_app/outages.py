@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from django.db import DatabaseError, Error, InterfaceError, OperationalError
@@ -55,7 +55,7 @@ class Unanswered(Exception):  # noqa: N818 (it says what happened)
 
 
 def ask(
-    alias: str, question: Callable[[Store], T], rows: Iterable[Row] = (), *, message: str = _MESSAGE
+    alias: str, question: Callable[[Store], T], rows: Sequence[Row] = (), *, message: str = _MESSAGE
 ) -> T:
     """Put a question to the store of an alias, about these rows; raise ``Unanswered`` where it has no answer.
 
@@ -69,8 +69,9 @@ def ask(
         answer = question(store)
     except Error as error:
         is_busy = _is_busy(store, error)
-        _note_lock(alias, began, is_busy)
-        _leave_alone(alias, rows, error, is_busy)
+        if rows or not is_busy:  # what is locked besides counters keeps nobody from those
+            _note_lock(alias, began, is_busy)
+            _leave_alone(alias, rows, error, is_busy)
         _tell(alias, error, is_busy, message)
         raise Unanswered(is_busy=is_busy) from error
     _answered_at[alias] = clock.monotonic()

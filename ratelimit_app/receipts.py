@@ -53,18 +53,22 @@ def take(advance: Advance, *, is_local: bool = False) -> Outcome:
 
 
 def give_back(advance: Advance, *, is_local: bool = False) -> None:
-    """Take the amount of an advance off its counter: in this process, where the database does not answer."""
-    if not is_local:
-        with contextlib.suppress(Unanswered):
-            return outages.ask(conf.database, lambda store: store.refund(advance), [advance.row])
-    return fallbacks.local.refund(advance)
+    """Take the amount of an advance off the counter that it was taken from, if that can be asked."""
+    with contextlib.suppress(Unanswered):
+        refund(advance, is_local=is_local)
+
+
+def refund(advance: Advance, *, is_local: bool = False) -> None:
+    """Take the amount of an advance off its counter; raise ``Unanswered`` where that cannot be."""
+    if is_local:
+        return fallbacks.local.refund(advance)
+    return outages.ask(conf.database, lambda store: store.refund(advance), [advance.row])
 
 
 def forget(stored_key: str) -> None:
-    """Delete the counters of a stored key, here and there."""
+    """Delete the counters of a stored key, here and there; raise ``Unanswered`` where that cannot be."""
     fallbacks.local.reset(stored_key)
-    with contextlib.suppress(Unanswered):
-        outages.ask(conf.database, lambda store: store.reset(stored_key))
+    outages.ask(conf.database, lambda store: store.reset(stored_key))
 
 
 def _charge(receipt: Receipt, cost: int) -> None:

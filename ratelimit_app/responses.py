@@ -97,6 +97,7 @@ def turn_into_refusal(response: HttpResponseBase, decision: Decision, request: H
         else:
             response[field] = value
     response.cookies.update(refused.cookies)
+    _mark(response, decision)
 
 
 def add_fields(response: HttpResponseBase, decisions: Sequence[Decision]) -> None:
@@ -109,16 +110,20 @@ def add_fields(response: HttpResponseBase, decisions: Sequence[Decision]) -> Non
 
 def complete(response: R, decision: Decision) -> R:
     """Add what every refusal carries, whoever made it."""
-    setattr(response, _OURS, True)
-    if decision.unavailable:
-        # Once a minute is told what is wrong. Django would tell of each response with a 5xx.
-        response._has_been_logged = True  # type: ignore[attr-defined]
+    _mark(response, decision)
     response.setdefault("Cache-Control", "no-store")
     wait = decision.retry_after_seconds
     if wait is not None:
         response.setdefault("Retry-After", str(wait))
     add_fields(response, decision.parts)
     return response
+
+
+def _mark(response: HttpResponseBase, decision: Decision) -> None:
+    setattr(response, _OURS, True)
+    if decision.unavailable:
+        # Once a minute is told what is wrong. Django would tell of each response with a 5xx.
+        response._has_been_logged = True  # type: ignore[attr-defined]
 
 
 def _replace_body(response: HttpResponse, content: bytes) -> None:

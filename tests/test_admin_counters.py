@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from django.contrib.admin.models import DELETION, LogEntry
 from django.contrib.auth.models import Permission, User
-from django.db import connections
+from django.db import OperationalError, connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -16,6 +16,7 @@ from model_bakery import baker
 from ratelimit_app import limiter
 from ratelimit_app.models import Counter, Limit
 from ratelimit_app.policy import Policy
+from ratelimit_app.stores import Store
 
 pytestmark = pytest.mark.django_db
 
@@ -365,6 +366,20 @@ def test_reset_leads_back_to_its_page_and_says_what_it_did(admin_client):
     assert response.redirect_chain == [(f"{PAGE}?q=a%3C&after=0%3Aa", 302)]
     assert shown(response) == ["a<c>"]
     assert b"Reset a&lt;b&gt;" in response.content
+
+
+def test_reset_that_cannot_be_done_says_so_and_is_in_no_log(admin_client, monkeypatch):
+    make("a")
+    with monkeypatch.context() as away:
+        away.setattr(Store, "reset", raise_error)
+        response = admin_client.post(PAGE, {"key": "a"})
+    assert response.status_code == 302
+    assert b"nothing was reset" in admin_client.get(PAGE).content
+    assert (keys(), LogEntry.objects.count()) == (["a"], 0)
+
+
+def raise_error(store, key):
+    raise OperationalError("away")
 
 
 @pytest.mark.parametrize("key", [f"login@7:fixed_window:60:{HOSTILE}", "k" * 255])

@@ -1,6 +1,7 @@
 """One limit in one state answers alike, whichever way a request comes to it."""
 
 import json
+import logging
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -152,7 +153,7 @@ def test_refusal_is_byte_equal_by_every_way_sync_and_async(refusal, accept, sett
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("accept", [None, BROWSER])
-def test_outage_under_deny_is_byte_equal_by_every_way_sync_and_async(accept, settings):
+def test_outage_under_deny_is_byte_equal_by_every_way_sync_and_async(accept, settings, caplog):
     settings.RATELIMIT_ON_ERROR = "deny"
     settings.RATELIMIT_REFUSAL = f"{__name__}.own"  # that is for refusals by a quota
     with outage("table"):
@@ -169,3 +170,5 @@ def test_outage_under_deny_is_byte_equal_by_every_way_sync_and_async(accept, set
         for way in WAYS:
             for client in (Client(), AsyncClient()):
                 assert ask(way, settings, client, accept) == (status, body, fields), (way, client)
+    # Django would log each 503, and mail it to the admins; ours says once a minute what is wrong.
+    assert {record.name for record in caplog.records if record.levelno >= logging.ERROR} == {"ratelimit_app"}

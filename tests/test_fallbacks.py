@@ -123,6 +123,14 @@ def test_local_unit_is_settled_locally_when_the_database_is_back():
         assert limiter.peek(LOCAL, KEY).used == 0
 
 
+def test_what_the_database_has_counted_is_taken_off_no_local_count():
+    decision = limiter.consume(LOCAL, KEY)
+    with outage("server"):
+        assert answers(LOCAL) == [FREE, FREE, REFUSED]
+        limiter.settle(decision, 0)
+        assert answers(LOCAL, times=1) == [REFUSED]
+
+
 def test_database_counts_on_where_it_was():
     assert answers(LOCAL, times=1) == [FREE]
     with outage("server"):

@@ -123,6 +123,13 @@ def test_rows_that_are_locked_are_left_alone_and_no_others(database, at):
     assert outcome(database) == "answer"
 
 
+def test_lock_of_something_else_than_counters_keeps_nobody_from_those(database):
+    database.error = busy()
+    assert [outcome(database, []) for _ in range(5)] == [True] * 5
+    database.error = None
+    assert outcome(database) == "answer"
+
+
 def test_locks_in_a_row_leave_all_rows_alone(database, at):
     database.error = busy()
     assert [outcome(database, [Row(key, 0)]) for key in "abcd"] == [True] * 4

@@ -75,8 +75,9 @@ WHERE expires_at <= %s ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
 _DELETE_CALL = "DELETE FROM ratelimit_app_loggedcall WHERE `key` = %s AND sequence = %s"
 _SERVER_TIME = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
-#: ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK, ER_CHECKREAD
-_CONTENTION = {1205, 1213, 1020}
+#: ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK, ER_CHECKREAD; ER_QUERY_INTERRUPTED and MariaDB's
+#: ER_STATEMENT_TIMEOUT: a statement of this kind runs into a ``max_statement_time`` when it waits for a lock.
+_CONTENTION = {1205, 1213, 1020, 1317, 1969}
 
 
 class VendorStore(Store):

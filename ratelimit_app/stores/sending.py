@@ -167,14 +167,19 @@ class Sender:
     def _open(self, connection: BaseDatabaseWrapper, until: float) -> None:
         """Connect as Django does, but wait no longer than until an instant."""
         connect = connection.get_new_connection
+        what_follows = contextlib.ExitStack()
 
         def connect_in_time(params: Any) -> Any:
             left = until - clock.monotonic()
-            return deadlines.within(left, lambda: connect(params), lambda late: late.close())
+            made = deadlines.within(left, lambda: connect(params), lambda late: late.close())
+            descriptor = made.fileno()  # Django asks for more, which a proxy in front may not answer
+            what_follows.enter_context(deadlines.Deadline(until, lambda: deadlines.cut(descriptor)))
+            return made
 
         connection.get_new_connection = connect_in_time  # type: ignore[method-assign,assignment]
         try:
-            connection.ensure_connection()
+            with what_follows:
+                connection.ensure_connection()
         except TimeoutError as error:
             raise TimeOver("no connection in time", is_busy=False) from error
         finally:

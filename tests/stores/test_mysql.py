@@ -1,8 +1,8 @@
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 
 from ratelimit_app.stores import Outcome
-from tests.stores.contract import ALIAS, advance, put
+from tests.stores.contract import ALIAS, advance, locked, put
 from tests.stores.log_contract import LogContract
 from tests.stores.server_contract import ServerStoreContract
 
@@ -47,6 +47,16 @@ class TestMariaDB(LogContract, ServerStoreContract):
         # What has changed less is ended.
         rows = [(f"w{number}", 0, 1, 100) for number in range(20)]
         cursor.executemany("INSERT INTO ratelimit_app_counter VALUES (%s, %s, %s, %s)", rows)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_statement_that_a_time_limit_has_ended_at_a_lock_met_contention(self, store):
+        put("k")
+        with store.connection().cursor() as cursor:
+            cursor.execute("SET max_statement_time = 0.05")
+        with locked("k"), pytest.raises(OperationalError) as raised:
+            store.send_advance(store.connection(), advance())
+        assert store.is_contention(raised.value)
+        store.connection().close()
 
     def test_key_is_one_byte_a_character_and_compared_byte_by_byte(self):
         with connections[ALIAS].cursor() as cursor:
