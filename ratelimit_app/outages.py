@@ -41,9 +41,10 @@ class _LeftAlone:
 
 #: What is left alone: databases, and rows of one.
 _left_alone: dict[Hashable, _LeftAlone] = {}
-#: By alias: how many questions in a row have met a lock, and when the last answer came.
+#: By alias: how many questions in a row have met a lock, when the last answer came, and the last lock.
 _locks_in_a_row: dict[str, int] = {}
 _answered_at: dict[str, float] = {}
+_locked_at: dict[str, float] = {}
 
 
 class Unanswered(Exception):  # noqa: N818 (it says what happened)
@@ -86,6 +87,7 @@ def forget() -> None:
         _left_alone.clear()
         _locks_in_a_row.clear()
         _answered_at.clear()
+        _locked_at.clear()
 
 
 def _pass_by(alias: str, rows: Iterable[Row]) -> None:
@@ -105,8 +107,12 @@ def _pass_by(alias: str, rows: Iterable[Row]) -> None:
 def _note_lock(alias: str, began: float, is_busy: bool) -> None:
     """Count a lock among those in a row, unless others were answered meanwhile: then it is of these rows."""
     with _lock:
-        was_answered = _answered_at.get(alias, -math.inf) >= began
-        _locks_in_a_row[alias] = 0 if was_answered else _locks_in_a_row.get(alias, 0) + is_busy
+        answered_at = _answered_at.get(alias, -math.inf)
+        if answered_at >= min(began, _locked_at.get(alias, math.inf)):
+            _locks_in_a_row[alias] = 0
+        if answered_at < began:
+            _locks_in_a_row[alias] = _locks_in_a_row.get(alias, 0) + is_busy
+        _locked_at[alias] = clock.monotonic()
 
 
 def _leave_alone(alias: str, rows: Iterable[Row], error: Error, is_busy: bool) -> None:
