@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tests.faults.callers import Answer
 
-#: Seconds for which something stays broken: at least one whole second of the clock.
-_BROKEN = 2.1
+#: Seconds for which something stays broken: two whole seconds of the clock at least, after the first answers.
+_BROKEN = 3.1
 
 #: Seconds after which all is to be as it was, and in which it is looked at: one whole second at least.
 RECOVERY = 2.0
