@@ -7,23 +7,13 @@ Short rounds take turns, and the fastest of each kind counts: what else the mach
 """
 
 import argparse
-import os
-import platform
 import time
 from collections.abc import Callable, Iterator
 
-import django
-
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
-django.setup()
-
-from django.db import connections  # noqa: E402 (after the set-up)
-from django.test.utils import setup_databases, teardown_databases  # noqa: E402
-
-from ratelimit_app import algorithms, limiter  # noqa: E402
-from ratelimit_app.conf import conf  # noqa: E402
-from ratelimit_app.models import Counter, LoggedCall  # noqa: E402
-from ratelimit_app.policy import Policy  # noqa: E402
+from benchmarks.bed import own_database, versions
+from ratelimit_app import algorithms, limiter
+from ratelimit_app.models import Counter, LoggedCall
+from ratelimit_app.policy import Policy
 
 #: A rate that no run comes near, and the entries in the logs that are compared.
 ROOMY = "100000000/h"
@@ -37,12 +27,8 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=40, help="decisions in a round (40)")
     parser.add_argument("--rounds", type=int, default=50, help="rounds of each kind (50)")
     options = parser.parse_args()
-    databases = setup_databases(verbosity=0, interactive=False)
-    try:
+    with own_database():
         report(measure(dict(kinds()), options.calls, options.rounds))
-    finally:
-        connections.close_all()
-        teardown_databases(databases, verbosity=0)
 
 
 def kinds() -> Iterator[tuple[str, Call]]:
@@ -115,10 +101,7 @@ def measure(calls: dict[str, Call], number: int, rounds: int) -> dict[str, list[
 
 
 def report(seconds: dict[str, list[float]]) -> None:
-    connection = connections[conf.database]
-    version = ".".join(str(part) for part in connection.get_database_version())
-    python, django_version = platform.python_version(), django.__version__
-    print(f"{connection.display_name} {version}, Python {python}, Django {django_version}")
+    print(versions())
     base = min(seconds["fixed_window"])
     print(f"{'':32}{'us a decision':>14}{'x fixed_window':>16}")
     for kind, rounds in seconds.items():

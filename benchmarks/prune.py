@@ -9,8 +9,6 @@ expired rows and drops it. Rounds with and without the command take turns; of ea
 import argparse
 import io
 import multiprocessing
-import os
-import platform
 import random
 import statistics
 import sys
@@ -19,19 +17,14 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-import django
+from django.core.management import call_command
+from django.db import connections
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
-django.setup()
-
-from django.core.management import call_command  # noqa: E402 (after the set-up)
-from django.db import connections  # noqa: E402
-from django.test.utils import setup_databases, teardown_databases  # noqa: E402
-
-from ratelimit_app import limiter  # noqa: E402
-from ratelimit_app.conf import conf  # noqa: E402
-from ratelimit_app.models import Counter, LoggedCall  # noqa: E402
-from ratelimit_app.policy import Policy  # noqa: E402
+from benchmarks.bed import own_database, versions
+from ratelimit_app import limiter
+from ratelimit_app.conf import conf
+from ratelimit_app.models import Counter, LoggedCall
+from ratelimit_app.policy import Policy
 
 #: Keys, and seconds between two decisions of a process on average.
 KEYS, THINKING = 1_000, 0.004
@@ -59,15 +52,11 @@ def main() -> None:
     parser.add_argument("--journal", choices=["wal", "default"], default="wal", help="of SQLite (wal)")
     options = parser.parse_args()
     use_journal(options.journal)
-    databases = setup_databases(verbosity=0, interactive=False)
-    try:
+    with own_database():
         print(heading(options))
         for algorithm, rows in EXPIRED.items():  # what is left of counters is pruned after all logs
             fill(rows, options.rows)
             report(algorithm, measure(algorithm, options))
-    finally:
-        connections.close_all()
-        teardown_databases(databases, verbosity=0)
 
 
 def use_journal(journal: str) -> None:
@@ -164,16 +153,13 @@ def prune(seconds: float, batch_size: int | None) -> tuple[int, bool]:
 
 
 def heading(options: argparse.Namespace) -> str:
-    connection = connections[conf.database]
-    version = ".".join(str(part) for part in connection.get_database_version())
-    name = f"{connection.display_name} {version}"
-    if connection.vendor == "sqlite":
-        name += f", journal: {options.journal}"
-    python, columns = platform.python_version(), ("p50 quiet", "p50 beside", "p99 quiet", "p99 beside")
+    is_sqlite = connections[conf.database].vendor == "sqlite"
+    journal = f", journal: {options.journal}" if is_sqlite else ""
+    columns = ("p50 quiet", "p50 beside", "p99 quiet", "p99 beside", "p99 x", "rows/s", "rounds")
     return (
-        f"{name}, Python {python}, Django {django.__version__}: {options.rows:,} expired rows, "
+        f"{versions()}{journal}: {options.rows:,} expired rows, "
         f"{options.processes} processes that decide; microseconds\n{'':16}"
-        + "".join(f"{column:>12}" for column in (*columns, "p99 x", "rows/s", "rounds"))
+        + "".join(f"{column:>12}" for column in columns)
     )
 
 

@@ -7,29 +7,22 @@ Sizes are those of tables with their indexes, filled in no order, as callers com
 """
 
 import argparse
-import os
-import platform
 import random
 import time
 from collections.abc import Callable, Iterator
 
-import django
+from django.core.management.color import no_style
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
-django.setup()
-
-from django.core.management.color import no_style  # noqa: E402 (after the set-up)
-from django.db import connections  # noqa: E402
-from django.db.backends.base.base import BaseDatabaseWrapper  # noqa: E402
-from django.test.utils import setup_databases, teardown_databases  # noqa: E402
-
-from ratelimit_app import limiter  # noqa: E402
-from ratelimit_app.conf import conf  # noqa: E402
-from ratelimit_app.hashing import keyed_hash  # noqa: E402
-from ratelimit_app.models import Counter, LoggedCall  # noqa: E402
-from ratelimit_app.policy import Policy  # noqa: E402
-from ratelimit_app.stores import row_key, store_for  # noqa: E402
-from ratelimit_app.testing import frozen_time  # noqa: E402
+from benchmarks.bed import own_database, versions
+from ratelimit_app import limiter
+from ratelimit_app.conf import conf
+from ratelimit_app.hashing import keyed_hash
+from ratelimit_app.models import Counter, LoggedCall
+from ratelimit_app.policy import Policy
+from ratelimit_app.stores import row_key, store_for
+from ratelimit_app.testing import frozen_time
 
 #: Entries that a key has in its log.
 ENTRIES = 10
@@ -71,18 +64,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000, help="rows that are measured (100,000)")
     parser.add_argument("--calls", type=int, default=3_000, help="decisions that are timed (3,000)")
     options = parser.parse_args()
-    databases = setup_databases(verbosity=0, interactive=False)
-    try:
+    with own_database():
         report(connections[conf.database], options.rows, options.calls)
-    finally:
-        connections.close_all()
-        teardown_databases(databases, verbosity=0)
 
 
 def report(connection: BaseDatabaseWrapper, rows: int, calls: int) -> None:
-    version = ".".join(str(part) for part in connection.get_database_version())
-    python, django_version = platform.python_version(), django.__version__
-    print(f"{connection.display_name} {version}, Python {python}, Django {django_version}, {rows:,} rows")
+    print(f"{versions()}, {rows:,} rows")
     for kind, key in KEYS.items():
         print(f"{f'counter, {kind}':32}{bytes_a_row(connection, counters(key, rows), rows):8.0f} bytes")
         print(f"{f'entry of a log, {kind}':32}{bytes_a_row(connection, entries(key, rows), rows):8.0f} bytes")
