@@ -39,7 +39,7 @@ class Configuration:
 
     @property
     def timeout(self) -> float:
-        """Seconds that the counters' database may take for one decision."""
+        """Seconds that an answer of the counters' database is waited for."""
         return typing.cast(float, self._get("TIMEOUT", 0.5))
 
     @property

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from django.db import DatabaseError, Error, InterfaceError, OperationalError
+from django.db import Error, InterfaceError, OperationalError
 
 from ratelimit_app import clock, signals, statistics
 from ratelimit_app.reporting import report
-from ratelimit_app.stores import Row, Store, TimeOver, database_of, store_for
+from ratelimit_app.stores import Row, Store, database_of, store_for
 
 T = TypeVar("T")
 
@@ -41,10 +41,9 @@ class _LeftAlone:
 
 #: What is left alone: databases, and rows of one.
 _left_alone: dict[Hashable, _LeftAlone] = {}
-#: By alias: how many questions in a row have met a lock, when the last answer came, and the last lock.
-_locks_in_a_row: dict[str, int] = {}
+#: By alias: when the last answer came, and when questions met the locks in a row since then.
 _answered_at: dict[str, float] = {}
-_locked_at: dict[str, float] = {}
+_locks_in_a_row: dict[str, list[float]] = {}
 
 
 class Unanswered(Exception):  # noqa: N818 (it says what happened)
@@ -69,10 +68,12 @@ def ask(
     try:
         answer = question(store)
     except Error as error:
-        is_busy = _is_busy(store, error)
-        if rows or not is_busy:  # what is locked besides counters keeps nobody from those
-            _note_lock(alias, began, is_busy)
-            _leave_alone(alias, rows, error, is_busy)
+        is_busy = store.is_busy(error)
+        if rows and is_busy:  # what is locked besides counters keeps nobody from those
+            _leave_alone(_of_all(alias, began) or _of(alias, rows), is_busy=True)
+        elif not is_busy and isinstance(error, OperationalError | InterfaceError):
+            # Another error than these is answered as fast as any question, and may be of these rows alone.
+            _leave_alone(_of(alias), is_busy=False)
         _tell(alias, error, is_busy, message)
         raise Unanswered(is_busy=is_busy) from error
     _answered_at[alias] = clock.monotonic()
@@ -85,46 +86,39 @@ def forget() -> None:
     """Ask everything again."""
     with _lock:
         _left_alone.clear()
-        _locks_in_a_row.clear()
         _answered_at.clear()
-        _locked_at.clear()
+        _locks_in_a_row.clear()
 
 
 def _pass_by(alias: str, rows: Iterable[Row]) -> None:
     """Raise ``Unanswered`` for what is left alone, unless it is this caller's turn to ask."""
     now = clock.monotonic()
     with _lock:
-        for subject in (_of(alias), _of(alias, rows)):
-            left = _left_alone.get(subject)
-            if left is None:
-                continue
+        found = [left for subject in (_of(alias), _of(alias, rows)) if (left := _left_alone.get(subject))]
+        for left in found:
             if now < left.until:
                 statistics.count("passed_by")
                 raise Unanswered(is_busy=left.is_busy)
+        for left in found:
             left.until = now + RETRY_EVERY
 
 
-def _note_lock(alias: str, began: float, is_busy: bool) -> None:
-    """Count a lock among those in a row, unless others were answered meanwhile: then it is of these rows."""
+def _of_all(alias: str, began: float) -> Hashable | None:
+    """Return the database if a question has met a lock of all of it; ``None`` if it is of its rows alone."""
     with _lock:
         answered_at = _answered_at.get(alias, -math.inf)
-        if answered_at >= min(began, _locked_at.get(alias, math.inf)):
-            _locks_in_a_row[alias] = 0
-        if answered_at < began:
-            _locks_in_a_row[alias] = _locks_in_a_row.get(alias, 0) + is_busy
-        _locked_at[alias] = clock.monotonic()
+        before = [at for at in _locks_in_a_row.get(alias, ()) if at > answered_at]
+        locks = [] if answered_at >= began else [*before, clock.monotonic()]
+        _locks_in_a_row[alias] = locks[-_LOCKS_OF_ALL:]
+    return _of(alias) if len(locks) >= _LOCKS_OF_ALL else None
 
 
-def _leave_alone(alias: str, rows: Iterable[Row], error: Error, is_busy: bool) -> None:
+def _leave_alone(subject: Hashable, *, is_busy: bool) -> None:
     now = clock.monotonic()
     with _lock:
-        subject = _of(alias, rows)
-        if _locks_in_a_row[alias] >= _LOCKS_OF_ALL or not is_busy:
-            subject = _of(alias)
         for old in [old for old, left in _left_alone.items() if left.until + RETRY_EVERY < now]:
             del _left_alone[old]
-        # Another error than these is answered as fast as any question, and may be of these rows alone.
-        if isinstance(error, OperationalError | InterfaceError) and len(_left_alone) < _MOST_SUBJECTS:
+        if len(_left_alone) < _MOST_SUBJECTS:
             _left_alone[subject] = _LeftAlone(now + RETRY_EVERY, is_busy)
 
 
@@ -137,12 +131,6 @@ def _come_back(alias: str, rows: Iterable[Row]) -> None:
 def _of(alias: str, rows: Iterable[Row] = ()) -> Hashable:
     # Of two aliases of one database the second one does not wait, too.
     return database_of(alias), frozenset(rows)
-
-
-def _is_busy(store: Store, error: Error) -> bool:
-    if isinstance(error, TimeOver):
-        return error.is_busy
-    return isinstance(error, DatabaseError) and store.is_contention(error)
 
 
 def _tell(alias: str, error: Error, is_busy: bool, message: str) -> None:

@@ -25,8 +25,8 @@ def report(
 ) -> bool:
     """Log a message unless the same one, with the same arguments, was logged within a minute.
 
-    Returns whether it was logged.
     ``seen`` are further arguments for the message, which visitors choose: what was seen this time.
+    Returns whether it was logged.
     """
     is_due = _is_due(_reported.setdefault(message, {}), tuple(str(arg)[:_LENGTH] for arg in args))
     if is_due:

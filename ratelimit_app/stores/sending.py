@@ -63,6 +63,12 @@ class Sender:
         """Tell whether a statement failed only because another one was in its way."""
         raise NotImplementedError
 
+    def is_busy(self, error: Error) -> bool:
+        """Tell whether the database answers, and a lock has kept it from what it was asked."""
+        if isinstance(error, TimeOver):
+            return error.is_busy
+        return isinstance(error, DatabaseError) and self.is_contention(error)
+
     def execute(self, sql: str, params: Sequence[str | int]) -> int:
         """Send a statement, never twice; return how many rows it changed."""
 
@@ -108,36 +114,35 @@ class Sender:
         error, and ``TimeOver`` where there was none in time.
         """
         until, pause = clock.monotonic() + (seconds or conf.timeout), _FIRST_PAUSE
-        opened = self.connection().connection if is_repeatable else None
         while True:
+            connection = self.connection()
+            opened = connection.connection
             try:
-                return self.send_until(until, send)
+                return self.send_until(until, connection, send)
+            except TimeOver:
+                raise
             except Error as error:
-                if not self._met_others(error):
-                    if opened is None or not self._is_replaced(opened, error, until):
+                if self.is_busy(error):
+                    if clock.monotonic() + pause >= until:
                         raise
-                    opened = None
-                    continue
-                if clock.monotonic() + pause >= until:
+                elif is_repeatable and self._had_ended(connection, opened, error, until):
+                    is_repeatable = False
+                else:
                     raise
             time.sleep(random.uniform(0, pause))  # noqa: S311 (guards nothing)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _met_others(self, error: Error) -> bool:
-        return (
-            isinstance(error, DatabaseError) and not isinstance(error, TimeOver) and self.is_contention(error)
-        )
-
-    def _is_replaced(self, opened: object, error: Error, until: float) -> bool:
-        """Open a connection anew that the server has ended; return whether it is another one by now."""
-        if isinstance(error, TimeOver) or not isinstance(error, OperationalError | InterfaceError):
+    def _had_ended(self, connection: BaseDatabaseWrapper, opened: object, error: Error, until: float) -> bool:
+        """Tell whether an error came of a connection that the server has ended; it is opened anew then."""
+        if opened is None or not isinstance(error, OperationalError | InterfaceError):
             return False
-        self.send_until(until, lambda connection: None)
-        return self.connection().connection is not opened
+        self.send_until(until, connection, lambda _: None)
+        return connection.connection is not opened
 
-    def send_until(self, until: float, send: Callable[[BaseDatabaseWrapper], T]) -> T:
+    def send_until(
+        self, until: float, connection: BaseDatabaseWrapper, send: Callable[[BaseDatabaseWrapper], T]
+    ) -> T:
         """Call ``send`` with a connection, and end its wait where that is not over by an instant."""
-        connection = self.connection()
         # Looked up before: MySQL's driver tells no other thread while this one waits.
         session, descriptor = self._line(connection)
         try:

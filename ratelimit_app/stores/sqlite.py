@@ -86,10 +86,11 @@ class VendorStore(Store):
                     return met
                 # Another process has made room between the two: ask anew.
 
-    def send_until(self, until: float, send: Callable[[BaseDatabaseWrapper], T]) -> T:
+    def send_until(
+        self, until: float, connection: BaseDatabaseWrapper, send: Callable[[BaseDatabaseWrapper], T]
+    ) -> T:
         # There is no server that could be waited for but the lock of the file: the driver does so by itself,
         # for as long as it is told to. The caller's own statements wait as before.
-        connection = self.connection()
         connection.ensure_connection()
         before = _busy_timeout(connection)
         left = math.ceil(max(0.0, until - clock.monotonic()) * 1000)
