@@ -8,11 +8,20 @@ from ratelimit_app.checks import (
     rates,
     settings,
     sqlite,
-    tables,
     timeouts,
     transactions,
     views,
 )
 
-__all__ = ["callers", "databases", "middleware", "proxies", "rates", "settings"]
-__all__ += ["sqlite", "tables", "timeouts", "transactions", "views"]
+__all__ = [
+    "callers",
+    "databases",
+    "middleware",
+    "proxies",
+    "rates",
+    "settings",
+    "sqlite",
+    "timeouts",
+    "transactions",
+    "views",
+]

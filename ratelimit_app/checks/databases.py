@@ -1,30 +1,34 @@
-"""System checks of the database that the counters are in."""
+"""System checks of what the migrations make in the counters' database."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
 from django.core import checks
-from django.db import DEFAULT_DB_ALIAS, Error, connections
+from django.db import Error, connections
 
 from ratelimit_app.conf import conf
-from ratelimit_app.stores import database_of, store_for
+from ratelimit_app.models import Counter, LoggedCall
+from ratelimit_app.stores import store_for
 
 
-@checks.register()
-def check_sqlite_file(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """Report counters that share a SQLite file with what the views write."""
-    if conf.database not in connections or connections[conf.database].vendor != "sqlite":
-        return []
-    if conf.database != DEFAULT_DB_ALIAS and database_of(conf.database) != database_of(DEFAULT_DB_ALIAS):
+@checks.register(checks.Tags.database)
+def check_tables(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[checks.CheckMessage]:
+    """Report tables of the counters that no migration has made yet.
+
+    No error, because ``migrate`` runs the checks first: an error would keep it from mending this.
+    """
+    missing = _missing_tables(conf.database) if conf.database in (databases or ()) else []
+    if not missing:
         return []
     return [
         checks.Warning(
-            "The counters are in the same SQLite file as everything else: a view's transaction that "
-            "has written takes the count along, and back when it fails.",
-            hint="Give RATELIMIT_DATABASE an alias with a file of its own, and add "
-            "'ratelimit_app.routers.CounterRouter' to DATABASE_ROUTERS.",
-            id="ratelimit_app.W001",
+            f"The counters' database, alias {conf.database!r}, has no {' and no '.join(missing)} yet: "
+            "nothing can be counted there.",
+            hint=f"'manage.py migrate --database {conf.database}' makes the tables.",
+            id="ratelimit_app.W012",
         )
     ]
 
@@ -34,7 +38,7 @@ def check_functions(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[checks.CheckMessage]:
     """Report what the counters' database could have besides the tables, and has not."""
-    missing = conf.database in (databases or ()) and _missing(conf.database)
+    missing = conf.database in (databases or ()) and _missing_functions(conf.database)
     if not missing:
         return []
     return [
@@ -48,8 +52,16 @@ def check_functions(
     ]
 
 
-def _missing(alias: str) -> str:
+def _missing_tables(alias: str) -> list[str]:
+    try:
+        found = set(connections[alias].introspection.table_names())
+    except Error:  # a database that does not answer is for others to report
+        return []
+    return [model._meta.db_table for model in (Counter, LoggedCall) if model._meta.db_table not in found]
+
+
+def _missing_functions(alias: str) -> str:
     try:
         return store_for(alias).missing()
-    except Error:  # a database that does not answer is for others to report
+    except Error:
         return ""

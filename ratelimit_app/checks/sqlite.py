@@ -18,6 +18,22 @@ _HINT = 'OPTIONS = {"init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous
 
 
 @checks.register()
+def check_file(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Report counters that share a SQLite file with what the views write."""
+    if _sqlite() is None or not _is_shared():
+        return []
+    return [
+        checks.Warning(
+            "The counters are in the same SQLite file as everything else: a view's transaction that "
+            "has written takes the count along, and back when it fails.",
+            hint="Give RATELIMIT_DATABASE an alias with a file of its own, and add "
+            "'ratelimit_app.routers.CounterRouter' to DATABASE_ROUTERS.",
+            id="ratelimit_app.W001",
+        )
+    ]
+
+
+@checks.register()
 def check_memory(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Report counters in memory, where no other thread or process sees them."""
     connection = _sqlite()
@@ -35,18 +51,25 @@ def check_memory(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
     ]
 
 
+@checks.register()
+def check_init_command(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Report an alias that does not ask for a write-ahead log when it opens its file."""
+    connection = _file()
+    if connection is None:
+        return []
+    asked = str(connection.settings_dict["OPTIONS"].get("init_command", ""))
+    return [] if "wal" in asked.lower() else [_nothing_asked()]
+
+
 @checks.register(checks.Tags.database)
 def check_journal(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[checks.CheckMessage]:
-    """Report a file without a write-ahead log: by what it says, or else by what it is asked for."""
-    connection = _sqlite()
-    if connection is None or _is_in_memory(connection) or _is_shared():
+    """Report a file that has no write-ahead log."""
+    connection = _file()
+    if connection is None or conf.database not in (databases or ()):
         return []
-    if conf.database in (databases or ()):
-        return [] if _journal(connection) in {"wal", ""} else [_without_wal()]
-    asked = str(connection.settings_dict["OPTIONS"].get("init_command", ""))
-    return [] if "wal" in asked.lower() else [_nothing_asked()]
+    return [] if _journal(connection) in {"wal", ""} else [_without_wal()]
 
 
 def _without_wal() -> checks.CheckMessage:
@@ -74,13 +97,20 @@ def _sqlite() -> BaseDatabaseWrapper | None:
     return connections[conf.database]
 
 
+def _file() -> BaseDatabaseWrapper | None:
+    """Return the connection of the counters if it is one to a file of their own: W001 asks for that first."""
+    connection = _sqlite()
+    if connection is None or _is_in_memory(connection) or _is_shared():
+        return None
+    return connection
+
+
 def _is_in_memory(connection: BaseDatabaseWrapper) -> bool:
     name = str(connection.settings_dict["NAME"])
     return ":memory:" in name or "mode=memory" in name
 
 
 def _is_shared() -> bool:
-    # W001 asks for a file of their own first.
     return database_of(conf.database) == database_of(DEFAULT_DB_ALIAS)
 
 

@@ -8,7 +8,7 @@ from django.db import connections
 
 from ratelimit_app.checks.sqlite import check_journal
 
-IDS = {"ratelimit_app.W008", "ratelimit_app.W009", "ratelimit_app.I001"}
+IDS = {"ratelimit_app.W001", "ratelimit_app.W008", "ratelimit_app.W009", "ratelimit_app.I001"}
 WAL = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"
 
 
@@ -34,6 +34,24 @@ def make(settings, monkeypatch):
 
 def found(**how):
     return [message.id.partition(".")[2] for message in run_checks(**how) if message.id in IDS]
+
+
+@pytest.mark.parametrize("alias", ["default", "ratelimit"])
+def test_counters_in_the_projects_own_sqlite_file_are_warned_of_and_of_nothing_else(
+    alias, settings, monkeypatch
+):
+    monkeypatch.setitem(connections["default"].settings_dict, "OPTIONS", {})
+    settings.RATELIMIT_DATABASE = alias
+    shared = alias == "default" and connections["default"].vendor == "sqlite"
+    assert found() == ["W001"] * shared
+
+
+def test_counters_on_an_alias_of_the_projects_own_sqlite_file_are_warned_of(monkeypatch):
+    own = connections["default"].settings_dict
+    for name in ("ENGINE", "HOST", "PORT", "NAME"):
+        monkeypatch.setitem(connections["ratelimit"].settings_dict, name, own[name])
+    shared = connections["default"].vendor == "sqlite"
+    assert found() == ["W001"] * shared
 
 
 @pytest.mark.parametrize(
@@ -79,12 +97,6 @@ def test_file_that_cannot_be_opened_is_for_others_to_report(make, tmp_path, djan
 def test_counters_in_memory_are_warned_of_but_in_tests(name, reported, make):
     make(name)
     assert found() == reported
-
-
-def test_file_that_the_counters_share_is_asked_to_be_their_own_first(settings, monkeypatch):
-    monkeypatch.setitem(connections["default"].settings_dict, "OPTIONS", {})
-    settings.RATELIMIT_DATABASE = "default"
-    assert found() == []
 
 
 def test_unknown_alias_is_left_to_its_own_check(settings):
