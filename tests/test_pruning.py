@@ -259,8 +259,10 @@ def test_process_that_ends_waits_for_nobody():
 def test_process_that_was_forked_meanwhile_prunes_by_itself():
     make(3, expires_at=1)
     ended = run("""
+import warnings
 from django.db import connections
 connections.close_all()
+warnings.simplefilter("ignore", DeprecationWarning)  # of the fork itself, from Python 3.12
 if os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 Store.prune = send
